@@ -81,17 +81,9 @@ class LedPartition:
         clock = SystemClock()
         self.produces = PurgatoryDriver(max_parked=10, clock=clock)
         self.replicas = ReplicaManager(broker_id=THIS, clock=clock, observer=Observer(self.produces))
-        self.partition = Partition(
-            NAME,
-            create_log(open_logs(directory, node_id=THIS), NAME, TOPIC_ID, LogConfig(**config)),
-            topic_id=TOPIC_ID,
-            broker_id=THIS,
-            high_watermark=0,
-            brokers=self.replicas.brokers,
-            lag_time_max_ms=1_000,
-        )
-        self.replicas.host(self.partition)
-        self.replicas.apply(self.partition, led_by(THIS, 1))
+        self._logs = open_logs(directory, node_id=THIS)
+        self._config = LogConfig(**config)
+        self.partition = self.lead(NAME)
         self.thread = RecordThread("records")
         self.handler = ProduceHandler(
             self.replicas,
@@ -99,6 +91,21 @@ class LedPartition:
             TransactionGuards(self.replicas, no_coordinator),
             LateChecks(self.thread, clock),
         )
+
+    def lead(self, name: TopicPartition) -> Partition:
+        """Hosts a new partition, and leads it."""
+        partition = Partition(
+            name,
+            create_log(self._logs, name, TOPIC_ID, self._config),
+            topic_id=TOPIC_ID,
+            broker_id=THIS,
+            high_watermark=0,
+            brokers=self.replicas.brokers,
+            lag_time_max_ms=1_000,
+        )
+        self.replicas.host(partition)
+        self.replicas.apply(partition, led_by(THIS, 1))
+        return partition
 
     def produce(self, batch: bytes, acks: int = ACKS_ALL) -> list[Produced] | AnswersInTime:
         return self.handler.serve(Produce(acks, 60_000, "", [PartitionRecords(NAME, memoryview(batch))]))

@@ -107,8 +107,8 @@ AnswersInTime = Coroutine[Any, Any, list[Produced]]
 
 _Pending = dict[TopicPartition, PendingAppend]
 """The appends that wait for other replicas, by partition."""
-_Late = dict[TopicPartition, asyncio.Future[CheckedSet]]
-"""The record sets that are being checked on a thread, by partition."""
+_Late = dict[TopicPartition, asyncio.Future[Produced]]
+"""The answers for record sets that are being checked on a thread and appended after it, by partition."""
 
 
 class ProduceHandler:
@@ -216,7 +216,7 @@ class ProduceHandler:
         else:
             answers = self._append_each(produce.partitions, produce.acks, guards, unknown_epochs, pending, late)
         if late:
-            return self._append_late(produce, guards, answers, pending, late)
+            return self._finish_late(produce, answers, pending, late)
         if produce.acks == ACKS_NONE:
             return _failures(answers)
         return self._await_replicas(answers, pending, produce) if pending else answers
@@ -233,7 +233,7 @@ class ProduceHandler:
                 part = produce.partitions[first : first + TURN_PARTITIONS_MAX]
                 answers += self._append_each(part, produce.acks, guards, unknown_epochs, pending, late)
                 await asyncio.sleep(0)
-        return await self._append_late(produce, guards, answers, pending, late)
+        return await self._finish_late(produce, answers, pending, late)
 
     def _append_each(
         self,
@@ -250,20 +250,17 @@ class ProduceHandler:
             answers.append(self._append(one, one.records, acks, guards, unknown_epochs, pending, late))
         return answers
 
-    async def _append_late(
-        self, produce: Produce, guards: Guards, answers: list[Produced], pending: _Pending, late: _Late
+    async def _finish_late(
+        self, produce: Produce, answers: list[Produced], pending: _Pending, late: _Late
     ) -> list[Produced]:
-        """Appends the record sets that are being checked on a thread, in the order in which the checks end. Returns the
-        final answers."""
+        """Waits for the record sets that are being checked on a thread, and returns the final answers."""
         for number, one in enumerate(produce.partitions):
-            if (checking := late.get(one.topic_partition)) is None:
+            if (answering := late.get(one.topic_partition)) is None:
                 continue
             try:
-                checked = await checking
+                answers[number] = await answering
             except BrokerError as error:
                 answers[number] = self._failed(one.topic_partition, error)
-                continue
-            answers[number] = self._append(one, checked, produce.acks, guards, _NO_PARTITIONS, pending, late)
         if produce.acks == ACKS_NONE:
             return _failures(answers)
         return await self._await_replicas(answers, pending, produce) if pending else answers
@@ -284,8 +281,10 @@ class ProduceHandler:
         pending: _Pending,
         late: _Late,
     ) -> Produced:
-        """Appends records and returns the answer. If their checks would take the event loop too long, adds the future
-        checks to `late`, and returns an answer without meaning."""
+        """Appends records and returns the answer.
+
+        Checks that would take the event loop too long begin on a thread instead. Then the future answer is added to
+        `late`, and the returned one has no meaning."""
         topic_partition, sent, leader_epoch, writer = wanted
         try:
             if topic_partition in unknown_epochs:
@@ -299,13 +298,13 @@ class ProduceHandler:
             if writer is not None:
                 replica, appended = self._append_for_shard(topic_partition, writer, sent, acks)
             elif self._checking and records is sent and topic_partition in self._checking:
-                return self._begin_late(topic_partition, sent, late)
+                return self._begin_late(wanted, acks, guards, pending, late)
             else:
                 replica, appended = self._replicas.append(
                     topic_partition, records, acks=acks, guard=guard, budget=self._budget
                 )
         except OverBudgetError:
-            return self._begin_late(topic_partition, sent, late)
+            return self._begin_late(wanted, acks, guards, pending, late)
         except BrokerError as error:
             return self._failed(topic_partition, error)
         base_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
@@ -315,8 +314,15 @@ class ProduceHandler:
             pending[topic_partition] = PendingAppend(replica, last_offset + 1)
         return Produced(topic_partition, ErrorCode.NONE, "", base_offset, log_append_time_ms, log_start_offset)
 
-    def _begin_late(self, topic_partition: TopicPartition, records: memoryview, late: _Late) -> Produced:
-        late[topic_partition] = self._late.begin(self._replicas.leader(topic_partition), records)
+    def _begin_late(
+        self, wanted: PartitionRecords, acks: int, guards: Guards, pending: _Pending, late: _Late
+    ) -> Produced:
+        topic_partition = wanted.topic_partition
+
+        def append(checked: CheckedSet) -> Produced:
+            return self._append(wanted, checked, acks, guards, _NO_PARTITIONS, pending, late)
+
+        late[topic_partition] = self._late.begin(self._replicas.leader(topic_partition), wanted.records, append)
         return Produced(topic_partition)
 
     def _append_for_shard(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
+from klamm_broker.io.follow import follow
 from klamm_broker.log.segment.check_budget import LATE_NS, CheckBudget, LongBudget, OverBudgetError
 
 T = TypeVar("T")
@@ -38,9 +39,20 @@ class RecordThread:
         """Hands `work` over and returns its future result. `work` uses nothing that the event loop may change.
 
         Work with the same key ends in the order in which it was handed over. Work without a key has no order."""
-        tried = asyncio.get_running_loop().run_in_executor(self._usual, self._try, work, key)
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[T] = loop.create_future()
+
+        def on_tried(done: _Done[T] | None) -> None:
+            if done is not None:
+                ended.set_result(done.result)
+            else:
+                follow(loop.run_in_executor(self._long, work, self._long_budget), ended, ended.set_result)
+
+        tried = loop.run_in_executor(self._usual, self._try, work, key)
         self._begun[key] += 1
-        return asyncio.ensure_future(self._finish(tried, work, key))
+        ended.add_done_callback(lambda _: self._on_ended(key))
+        follow(tried, ended, on_tried)
+        return ended
 
     def _try(self, work: Work[T], key: Hashable) -> _Done[T] | None:
         """Returns the result, or None if the work is for the other thread."""
@@ -53,17 +65,11 @@ class RecordThread:
                 self._with_long_work.add(key)
             return None
 
-    async def _finish(self, tried: asyncio.Future[_Done[T] | None], work: Work[T], key: Hashable) -> T:
-        try:
-            done = await tried
-            if done is not None:
-                return done.result
-            return await asyncio.get_running_loop().run_in_executor(self._long, work, self._long_budget)
-        finally:
-            self._begun[key] -= 1
-            if not self._begun[key]:
-                del self._begun[key]
-                self._with_long_work.discard(key)
+    def _on_ended(self, key: Hashable) -> None:
+        self._begun[key] -= 1
+        if not self._begun[key]:
+            del self._begun[key]
+            self._with_long_work.discard(key)
 
     def close(self) -> None:
         """Waits until the current work has ended, and drops the work behind it. Long work on large batches ends

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from klamm.records.encoder import encode_batch
 from klamm_broker.handlers.produce import PartitionRecords, Produce, Produced
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.log.log_config import LOG_APPEND_TIME
+from klamm_broker.log.segment.check_budget import LATE_NS, CheckBudget
 from klamm_server.metadata.entities import NO_LEADER
 from tests.support.led_partition import NAME, OTHER, LedPartition, led_by
+from tests.support.waiting import patience
 
 
 async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> Produced:
@@ -75,6 +78,7 @@ def test_a_produce_to_many_partitions_lets_other_work_run_in_between(tmp_path: P
     assert (answers[-1].topic_partition, answers[-1].base_offset, end_offset) == (NAME, 0, 1)
 
 
+SLOW = TopicPartition("t", 1)
 MANY = 100_000
 """The number of records that are too many for the event loop."""
 
@@ -117,6 +121,36 @@ class TestManyRecords:
             (ErrorCode.NONE, MANY),
             (ErrorCode.NONE, MANY + 1),
         ]
+
+    def test_they_wait_for_no_other_partition_of_their_request(self, tmp_path: Path) -> None:
+        """The records of the second partition are checked before those of the first, and appended then."""
+
+        async def produce() -> tuple[list[Produced], Produced]:
+            broker = LedPartition(tmp_path)
+            go_on = threading.Event()
+            broker.lead(SLOW)
+
+            def wait(budget: CheckBudget) -> None:
+                budget.take(LATE_NS + 1)
+                assert go_on.wait(patience())
+
+            waiting = broker.thread.begin(wait, SLOW)
+            parts = [PartitionRecords(name, memoryview(many())) for name in (SLOW, NAME)]
+            both, one = broker.handler.serve(Produce(1, 60_000, "", parts)), broker.produce(few(), 1)
+            assert not isinstance(both, list)
+            assert not isinstance(one, list)
+            answering = asyncio.ensure_future(both)
+            [after] = await one
+            assert not answering.done()
+            go_on.set()
+            await waiting
+            answers = await answering
+            broker.close()
+            return answers, after
+
+        answers, after = asyncio.run(produce())
+        assert [one.base_offset for one in answers] == [0, 0]
+        assert after.base_offset == MANY
 
     def test_they_are_refused_with_the_same_error(self, tmp_path: Path) -> None:
         no_keys = encode_batch([(0, None, b"v", ())] * MANY, compression=CompressionType.ZSTD)

@@ -77,6 +77,43 @@ def test_many_pieces_of_work_with_one_key_end_in_order() -> None:
     run(test)
 
 
+class LateKey:
+    """A key whose work ends before `begin` has returned.
+
+    The first hash in the event loop's thread after `arm` waits until the thread has ended all work before it."""
+
+    def __init__(self) -> None:
+        self._threads: RecordThread | None = None
+
+    def arm(self, threads: RecordThread) -> None:
+        self._threads = threads
+
+    def __hash__(self) -> int:
+        threads, is_loop = self._threads, threading.current_thread() is threading.main_thread()
+        if threads is not None and is_loop:
+            self._threads = None
+            ended = threading.Event()
+            threads.begin(lambda _: ended.set())
+            assert ended.wait(patience())
+        return 1
+
+
+def test_work_that_ends_at_once_does_not_overtake_earlier_work() -> None:
+    async def test(threads: RecordThread) -> None:
+        key, go_on, ended = LateKey(), threading.Event(), list[str]()
+        first = threads.begin(lambda _: go_on.wait(patience()), key)
+        first.add_done_callback(lambda _: ended.append("first"))
+        await asyncio.sleep(0)
+        go_on.set()
+        key.arm(threads)
+        second = threads.begin(thread_of, key)
+        second.add_done_callback(lambda _: ended.append("second"))
+        await asyncio.gather(first, second)
+        assert ended == ["first", "second"]
+
+    run(test)
+
+
 @pytest.mark.parametrize("is_long", [False, True])
 def test_errors_are_those_of_the_work(is_long: bool) -> None:
     def fail(budget: CheckBudget) -> None:
@@ -99,6 +136,7 @@ def test_work_that_was_cancelled_leaves_nothing_behind() -> None:
         long.cancel()
         with pytest.raises(asyncio.CancelledError):
             await long
+        await asyncio.sleep(0)  # the call-backs of the future have run
         go_on.set()
         assert await threads.begin(thread_of, "a") == "records"
 
