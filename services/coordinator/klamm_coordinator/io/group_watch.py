@@ -80,16 +80,22 @@ class GroupWatch:
         """Returns all committed offsets, and adds samples of them and of the groups' generations."""
         watched: list[Watched] = []
         now_ms = self._clock.wall_ms()
-        for host in [host for host in self._shards if host.is_loaded]:
-            for group_id, generation in host.rules.generations():
+        for _, rules in self._loaded():
+            for group_id, generation in rules.generations():
                 self.histories.generations.note(group_id, now_ms, generation)
-            offsets = host.rules.state.offsets.committed()
+            offsets = rules.state.offsets.committed()
             while part := list(islice(offsets, OFFSETS_PER_TURN)):
                 for group_id, partition, value in part:
                     watched.append((group_id, partition, Committed(value.offset, value.commit_timestamp_ms)))
                     self.histories.committed.note((group_id, partition), value.commit_timestamp_ms, value.offset)
                 await asyncio.sleep(0)
         return watched
+
+    def _loaded(self) -> Iterator[tuple[ShardHost[GroupRules], GroupRules]]:
+        """Yields the loaded shards. The caller may wait after each. Skips shards that were released during such a wait."""
+        for host in self._shards:
+            if (shard := host.loaded_shard) is not None:
+                yield host, shard.rules
 
     def _lag_of(self, watched: Watched, unread: Unread) -> tuple[str, PartitionLag] | None:
         group_id, partition, committed = watched
@@ -117,8 +123,8 @@ class GroupWatch:
 
     async def on_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """Lets the shards count what groups lost because these logs begin later now."""
-        for host in [host for host in self._shards if host.is_loaded]:
-            offsets = host.rules.state.offsets
+        for host, rules in self._loaded():
+            offsets = rules.state.offsets
             found = [
                 LogStart(group_id, partition, starts[partition])
                 for group_id in offsets.group_ids()
