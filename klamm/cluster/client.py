@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from klamm.client_task import client_task
 from klamm.cluster.bootstrap import first_answer
 from klamm.cluster.metadata import ClusterView, Node, TopicView, node_of, server_address
 from klamm.cluster.outage import Outage
+from klamm.cluster.record_calls import RecordCalls
 from klamm.config import ClientConfig
 from klamm.errors import (
     EXCEPTIONS,
@@ -31,6 +32,7 @@ from klamm.model import TopicPartition
 from klamm.ordered_set import OrderedSet
 from klamm.retry import NEWS_MULTIPLIER, Backoff
 from klamm.rpc.cancellation import is_cancelled
+from klamm.rpc.client_records import record_dialler
 from klamm.rpc.client_sasl import client_sasl
 from klamm.rpc.client_tls import client_tls
 from klamm.rpc.connection import Connection
@@ -40,6 +42,7 @@ from klamm.rpc.options import client_options
 from klamm.rpc.status import CallFailed
 from klamm.rpc.transport import Transport
 from klamm.several_calls import until_all_ended
+from klamm.wire.framed import Buffer
 from klamm.wire.v1 import broker_pb2, common_pb2
 from klamm.wire.v1.broker_rpc import BROKER, BrokerStub
 from klamm.wire.v1.controller_rpc import ADMIN, AdminStub
@@ -80,15 +83,21 @@ class KlammClient:
         transport: Transport | None = None,
     ) -> None:
         self.config = config
-        self._transport = transport or GrpcTransport(
-            traces=lambda: config.tracing_enable, tls=client_tls(config), sasl=client_sasl(config)
-        )
+        tls, sasl = client_tls(config), client_sasl(config)
+        self._transport = transport or GrpcTransport(traces=lambda: config.tracing_enable, tls=tls, sasl=sasl)
         self.cluster = ClusterView()
         self.backoff = Backoff(initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
         self._news_backoff = Backoff(
             initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, multiplier=NEWS_MULTIPLIER
         )
         self.rng = rng or random.Random()
+        # A frame cannot carry the context of a trace. Another transport replaces all connections.
+        is_by_grpc = transport is not None or config.tracing_enable
+        self._records = RecordCalls(
+            None if is_by_grpc else record_dialler(config, tls, sasl),
+            self.rng,
+            timeout_ms=config.request_timeout_ms,
+        )
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._connections: dict[str, Connection] = {}
         self._coordinators: dict[tuple[int, str], Node] = {}
@@ -171,6 +180,14 @@ class KlammClient:
         if node is None:
             raise NoBrokerError(f"broker {node_id} is not among the live brokers")
         return self._connection(node.address).stub(BROKER)
+
+    async def produce(
+        self, node_id: int, header: broker_pb2.ProduceHeader, records: Sequence[Buffer]
+    ) -> broker_pb2.ProduceResponse:
+        """Sends a Produce request with the concatenated `records` to a broker. Raises NoBrokerError if the current view
+        does not have the broker, or an error of the transport."""
+        broker = self.broker(node_id)
+        return await self._records.produce(broker, self.cluster.kafka_listener(node_id), header, records)
 
     async def ask_any_broker(self, ask: Callable[[BrokerStub], Awaitable[T]]) -> T:
         """Returns the first answer of the live brokers in random order, or of the bootstrap servers.
@@ -286,7 +303,7 @@ class KlammClient:
         await asyncio.gather(*tasks, return_exceptions=True)
         connections = list(self._connections.values())
         self._connections.clear()
-        await until_all_ended(connection.close() for connection in connections)
+        await until_all_ended([*(connection.close() for connection in connections), self._records.close()])
 
     def _require_open(self) -> None:
         if self.is_closed:
@@ -375,6 +392,8 @@ class KlammClient:
         wanted.update([*self.config.bootstrap_servers, self._controller_address])
         for address in [address for address in self._connections if address not in wanted]:
             self._spawn(self._connections.pop(address).close(), f"close-{address}")
+        for channel in self._records.keep({view.kafka_listener(node_id) for node_id in view.brokers}):
+            self._spawn(channel.close(), "close-records")
 
     def _connection(self, address: str) -> Connection:
         self._require_open()

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
+from klamm.rpc.kafka_listener import KafkaListener
 from klamm.wire.v1 import broker_pb2, common_pb2
 
 NO_LEADER = -1
@@ -38,6 +39,8 @@ class Node:
     host: str
     port: int
     rack: str = ""
+    kafka_address: str = ""
+    """The `host:port` at which a broker speaks Kafka's protocol to the clients of `address`, or empty."""
 
     @property
     def address(self) -> str:
@@ -86,6 +89,11 @@ class ClusterView:
     topics: Mapping[str, TopicView] = field(default_factory=lambda: _frozen({}))
     topic_errors: Mapping[str, ErrorCode] = field(default_factory=lambda: _frozen({}))
     """The requested topics that could not be described, with the error."""
+
+    def kafka_listener(self, node_id: int) -> KafkaListener | None:
+        """Returns the Kafka listener of the broker for this client, or None if it has none."""
+        address = self.brokers[node_id].kafka_address
+        return KafkaListener(address, self.cluster_id, node_id) if address else None
 
     def topic(self, name: str) -> TopicView | None:
         """Returns the topic, or None if it is not known."""
@@ -176,8 +184,14 @@ class ClusterView:
 
 def node_of(message: common_pb2.Node) -> Node:
     """Returns the Node of a message."""
-    endpoint = message.endpoint
-    return Node(node_id=message.node_id, host=endpoint.host, port=endpoint.port, rack=message.rack)
+    endpoint, kafka = message.endpoint, message.kafka_endpoint
+    return Node(
+        node_id=message.node_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        rack=message.rack,
+        kafka_address=server_address(kafka.host, kafka.port) if kafka.port else "",
+    )
 
 
 def _without(mapping: Mapping[str, ValueT], names: set[str]) -> dict[str, ValueT]:

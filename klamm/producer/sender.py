@@ -57,7 +57,6 @@ from klamm.records import encode_batch, seal_batch
 from klamm.records.header import Buffer
 from klamm.retry import NEWS_MULTIPLIER, Backoff
 from klamm.rpc.retrying import Retries
-from klamm.wire.framed import encode_framed
 from klamm.wire.v1 import broker_pb2, common_pb2
 
 log = logging.getLogger(__name__)
@@ -348,8 +347,7 @@ class Sender:
         if not chunks:
             return unsent
         self._metrics.request_sent(batches=len(chunks), records=record_count, size_bytes=sum(map(len, chunks)))
-        broker = self._client.broker(request.node_id)
-        response = await broker.produce(encode_framed(header, chunks))
+        response = await self._client.produce(request.node_id, header, chunks)
         if response.throttle_time_ms:
             self._rest(request.node_id, response.throttle_time_ms)
         nodes = tuple(response.node_endpoints)

@@ -26,15 +26,20 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 def encode_framed(header: Message, records: Sequence[Buffer]) -> bytes:
     """Returns one message of `header` and the concatenated `records`. The records are copied only once."""
+    return b"".join(framed_pieces(header, records))
+
+
+def framed_pieces(header: Message, records: Sequence[Buffer]) -> list[Buffer]:
+    """Returns the pieces that make up the message of `header` and `records`, which are not copied."""
     head = header.SerializeToString()
     size_bytes = sum(map(len, records))
     prefix = b"\x0a" + _encode_varint(len(head)) + head
     if not size_bytes:
-        return prefix
-    return b"".join((prefix, b"\x12", _encode_varint(size_bytes), *records))
+        return [prefix]
+    return [prefix + b"\x12" + _encode_varint(size_bytes), *records]
 
 
-def decode_framed(message: bytes, header_class: type[HeaderT]) -> tuple[HeaderT, memoryview]:
+def decode_framed(message: bytes | memoryview, header_class: type[HeaderT]) -> tuple[HeaderT, memoryview]:
     """Returns the parsed header and a view of the records, which is empty if the message has none.
 
     Raises InvalidRequestError unless the message consists of the two fields in order."""
@@ -72,7 +77,7 @@ def _encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _read_field(message: bytes, position: int, tag: int, name: str) -> tuple[memoryview, int]:
+def _read_field(message: bytes | memoryview, position: int, tag: int, name: str) -> tuple[memoryview, int]:
     if position >= len(message) or message[position] != tag:
         raise _InvalidRequestError(f"expected {name} (tag {tag:#x}) at byte {position} of {len(message)}")
     position += 1

@@ -52,6 +52,7 @@ from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDirError
 from klamm_broker.maintenance.storage import Storage
+from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.metadata.dynamic_config import DynamicConfig
 from klamm_broker.metadata.metadata_publisher import MetadataPublisher
 from klamm_broker.metadata.metadata_waiters import MetadataWaiters
@@ -162,9 +163,11 @@ class BrokerServer:
         )
         self._transaction_registry = self._make_transaction_registry()
         handlers = self._make_handlers()
+        nodes = BrokerNodes(self._replicas.brokers, config.kafka_beside())
         self._servicer = BrokerServicer(
             handlers,
             self._replicas,
+            nodes,
             self._memory,
             CallThrottle(self._quotas, self._clock, knows_callers=self._gate is not None),
             scrubber=self._storage.scrubber,
@@ -180,6 +183,7 @@ class BrokerServer:
             self._memory,
             self._metadata_waiters,
             image=lambda: self._replicas.image,
+            nodes=nodes,
             clock=self._clock,
             tls=tls,
             logins=self._logins,

@@ -20,11 +20,10 @@ from klamm.wire.calls import CallContext
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import AbortedTransaction, DivergingEpoch, FetchedPartition, FetchHeader, FetchRequest
 from klamm_broker.grpc.client_hosts import client_host
-from klamm_broker.grpc.nodes import leader_nodes
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
 from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
-from klamm_broker.replica.broker_directory import BrokerDirectory
+from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
 from klamm_server.rpc.absent_fields import UNKNOWN, given, or_unknown
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
@@ -55,11 +54,11 @@ class FetchRpc:
     """Handles Fetch and FetchStream."""
 
     def __init__(
-        self, handler: FetchHandler, brokers: BrokerDirectory, memory: RequestMemory, throttle: CallThrottle
+        self, handler: FetchHandler, nodes: BrokerNodes, memory: RequestMemory, throttle: CallThrottle
     ) -> None:
         self._handler = handler
         self._throttle = throttle
-        self._brokers = brokers
+        self._nodes = nodes
         self._memory = memory
         self._streams: Counter[str] = Counter()
         """The number of open streams of each connection, by its address."""
@@ -124,7 +123,7 @@ class FetchRpc:
         self, found: LocatedFetch, answers: Sequence[PartitionAnswer], caller: ThrottledCaller | None
     ) -> FetchHeader:
         """Returns the header of an answer, and charges the caller for its records."""
-        nodes = leader_nodes(self._brokers, answers) if found.errors else ()
+        nodes = self._nodes.leaders(answers) if found.errors else ()
         header = FetchHeader(partitions=await each_in_turns(_on_the_wire, answers), node_endpoints=nodes)
         if caller is not None:
             header.throttle_time_ms = caller.charge_bytes(CONSUMER_BYTE_RATE, found.size_bytes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1.broker_pb2 import FindCoordinatorRequest, FindCoordinatorResponse, FoundCoordinator
-from klamm_broker.grpc.nodes import coordinator_node
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
+from klamm_broker.messages.nodes import coordinator_node
 from klamm_server.net.listeners import CAME_BY
 
 

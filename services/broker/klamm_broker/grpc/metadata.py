@@ -14,9 +14,9 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import INTERNAL_TOPICS
 from klamm.wire.v1.broker_pb2 import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from klamm.wire.v1.common_pb2 import Node
-from klamm_broker.grpc.nodes import broker_node, coordinator_node, reachable
 from klamm_broker.handlers.metadata import MissingTopics, leader_error
 from klamm_broker.handlers.topic_rights import is_listed, may_see
+from klamm_broker.messages.nodes import BrokerNodes, coordinator_node, reachable
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener, endpoint, seen_by_caller
@@ -32,10 +32,12 @@ class MetadataRpc:
         self,
         missing: MissingTopics,
         image: Callable[[], MetadataImage],
+        nodes: BrokerNodes,
         controllers: Callable[[], Sequence[Sequence[Listener]]],
     ) -> None:
         self._missing = missing
         self._image = image
+        self._nodes = nodes
         self._controllers = controllers
 
     async def metadata(self, request: MetadataRequest, context: object) -> MetadataResponse:
@@ -49,7 +51,7 @@ class MetadataRpc:
             names = filter(is_listed, sorted(image.topics_by_name))
         return MetadataResponse(
             cluster_id=image.cluster_id,
-            brokers=reachable(map(broker_node, image.live_brokers())),
+            brokers=reachable(map(self._nodes.node, image.live_brokers())),
             controllers=self._controller_nodes(),
             coordinators=reachable(map(coordinator_node, image.live_coordinators())),
             topics=self._topics(image, names, request.allow_auto_topic_creation),

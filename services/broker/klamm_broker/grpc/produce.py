@@ -5,26 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
-from klamm.model import TopicPartition
+from klamm.errors import BrokerError
 from klamm.quotas import PRODUCER_BYTE_RATE
 from klamm.wire.calls import CallContext
-from klamm.wire.framed import decode_framed, split_records
-from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
+from klamm.wire.v1.broker_pb2 import ProduceResponse
 from klamm_broker.grpc.client_hosts import client_host
-from klamm_broker.grpc.nodes import leader_nodes
-from klamm_broker.handlers.produce import PartitionRecords, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.produce import Produce, Produced, ProduceHandler
 from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
-from klamm_broker.log.partition.partition_log import ShardWriter
-from klamm_broker.replica.broker_directory import BrokerDirectory
-from klamm_server.rpc.absent_fields import given
+from klamm_broker.messages.nodes import BrokerNodes
+from klamm_broker.messages.produce import decode, encode
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
-from klamm_server.rpc.item_limits import check_items
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.loop_slices import each_in_turns
-
-_InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 
 class ProduceRpc:
@@ -36,7 +29,7 @@ class ProduceRpc:
     def __init__(
         self,
         handler: ProduceHandler,
-        brokers: BrokerDirectory,
+        nodes: BrokerNodes,
         memory: RequestMemory,
         throttle: CallThrottle,
         *,
@@ -44,12 +37,12 @@ class ProduceRpc:
     ) -> None:
         self._handler = handler
         self._throttle = throttle
-        self._brokers = brokers
+        self._nodes = nodes
         self._memory = memory
         self._request_timeout_ms = request_timeout_ms
 
     async def produce(self, request: bytes, context: CallContext) -> ProduceResponse:
-        produce, client_id = _decode(request, context, self._request_timeout_ms)
+        produce, client_id = decode(request, client_host(context), timeout_ms=self._request_timeout_ms)
         caller = self._caller(produce, client_id)
         try:
             if caller is not None:
@@ -67,7 +60,7 @@ class ProduceRpc:
     ) -> AsyncIterator[ProduceResponse]:
         """Answers each request before it reads the next one. This is the stream's back-pressure."""
         async for request in requests:
-            produce, client_id = _decode(request, context, self._request_timeout_ms)
+            produce, client_id = decode(request, client_host(context), timeout_ms=self._request_timeout_ms)
             await self._memory.wait_take(len(request))
             try:
                 response = await self._respond(produce, self._caller(produce, client_id), len(request))
@@ -98,52 +91,6 @@ class ProduceRpc:
 
     async def _response(self, answers: Sequence[Produced]) -> ProduceResponse:
         return ProduceResponse(
-            partitions=await each_in_turns(_encode, answers),
-            node_endpoints=leader_nodes(self._brokers, answers),
+            partitions=await each_in_turns(encode, answers),
+            node_endpoints=self._nodes.leaders(answers),
         )
-
-
-def _decode(request: bytes, context: CallContext, request_timeout_ms: int) -> tuple[Produce, str]:
-    """Returns the request, and its client's id. Raises InvalidRequestError if the bytes are not a produce request, and
-    as `check_items`."""
-    header, records = decode_framed(request, ProduceHeader)
-    check_items(header)
-    named = {(partition.topic, partition.partition) for partition in header.partitions}
-    if len(named) != len(header.partitions):
-        raise _InvalidRequestError("the request names a partition twice; expected each partition once")
-    parts = split_records(records, [partition.records_bytes for partition in header.partitions])
-    partitions = [_partition_records(one, part) for one, part in zip(header.partitions, parts, strict=True)]
-    produce = Produce(
-        header.acks,
-        given(header, "timeout_ms", request_timeout_ms),
-        header.transactional_id,
-        partitions,
-        client_host=client_host(context),
-    )
-    return produce, header.client_id
-
-
-def _partition_records(partition: ProducePartition, records: memoryview) -> PartitionRecords:
-    writer = None
-    if partition.HasField("writer"):
-        fence = partition.writer
-        base_offset = fence.base_offset if fence.HasField("base_offset") else None
-        writer = ShardWriter(fence.producer_id, fence.producer_epoch, fence.transaction_version, base_offset)
-    topic_partition = TopicPartition(partition.topic, partition.partition)
-    return PartitionRecords(topic_partition, records, partition.current_leader_epoch, writer)
-
-
-def _encode(answer: Produced) -> ProducedPartition:
-    encoded = ProducedPartition(
-        topic=answer.topic_partition.topic,
-        partition=answer.topic_partition.partition,
-        base_offset=answer.base_offset,
-        log_append_time_ms=answer.log_append_time_ms,
-        log_start_offset=answer.log_start_offset,
-    )
-    if answer.error_code:
-        encoded.error_code, encoded.error_message = answer.error_code, answer.error_message
-        encoded.current_leader, encoded.current_leader_epoch = answer.current_leader, answer.current_leader_epoch
-        for index, message in answer.record_errors:
-            encoded.record_errors.add(index=index, message=message)
-    return encoded

@@ -21,7 +21,6 @@ from klamm.records import RawRecord
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.broker_pb2 import PlainRecord, ProducedRecord, ProduceRecordsRequest, ProduceRecordsResponse
 from klamm_broker.grpc.client_hosts import client_host
-from klamm_broker.grpc.nodes import leader_nodes
 from klamm_broker.handlers.plain_records import (
     BATCH_BYTES_MAX,
     PlacedRecords,
@@ -34,6 +33,7 @@ from klamm_broker.handlers.plain_records import (
 from klamm_broker.handlers.produce import ACKS_ALL, PartitionRecords, Produce, ProduceHandler, unwritable_topics
 from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.rpc.absent_fields import given
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
@@ -60,6 +60,7 @@ class ProduceRecordsRpc:
         self,
         handler: ProduceHandler,
         replicas: ReplicaManager,
+        nodes: BrokerNodes,
         memory: RequestMemory,
         throttle: CallThrottle,
         *,
@@ -69,6 +70,7 @@ class ProduceRecordsRpc:
     ) -> None:
         self._handler = handler
         self._replicas = replicas
+        self._nodes = nodes
         self._memory = memory
         self._throttle = throttle
         self._request_timeout_ms = request_timeout_ms
@@ -124,7 +126,7 @@ class ProduceRecordsRpc:
         outcomes = outcomes_of(records, placed, by_name, request.topic, max_message_bytes=max_message_bytes)
         await end_long_turn(outcomes)
         response = await _response(outcomes)
-        response.node_endpoints.extend(leader_nodes(self._replicas.brokers, answers))
+        response.node_endpoints.extend(self._nodes.leaders(answers))
         return response
 
     async def _on_thread(self, prepare: Callable[[], _Prepared], caller: ThrottledCaller | None) -> _Prepared:

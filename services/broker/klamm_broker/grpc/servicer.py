@@ -23,6 +23,7 @@ from klamm_broker.io.metrics import REQUESTS
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.request_times import RequestTimes, timed
 from klamm_broker.maintenance.log_scrubber import LogScrubber
+from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.metrics.instruments import Counter
 from klamm_server.net.listeners import Listener
@@ -41,6 +42,7 @@ class BrokerServicer:
         self,
         handlers: Handlers,
         replicas: ReplicaManager,
+        nodes: BrokerNodes,
         memory: RequestMemory,
         throttle: CallThrottle,
         *,
@@ -51,19 +53,18 @@ class BrokerServicer:
     ) -> None:
         self.is_open = False
         self._throttle = throttle
-        produce = ProduceRpc(
-            handlers.produce, replicas.brokers, memory, throttle, request_timeout_ms=request_timeout_ms
-        )
+        produce = ProduceRpc(handlers.produce, nodes, memory, throttle, request_timeout_ms=request_timeout_ms)
         produce_records = ProduceRecordsRpc(
             handlers.produce,
             replicas,
+            nodes,
             memory,
             throttle,
             request_timeout_ms=request_timeout_ms,
             clock=throttle.clock,
             rng=rng,
         )
-        fetch = FetchRpc(handlers.fetch, replicas.brokers, memory, throttle)
+        fetch = FetchRpc(handlers.fetch, nodes, memory, throttle)
         partitions = PartitionsRpc(
             handlers.list_offsets,
             handlers.offset_for_leader_epoch,
@@ -75,7 +76,7 @@ class BrokerServicer:
         log_dirs = LogDirsRpc(handlers.log_dirs)
         scrubs = ScrubsRpc(scrubber)
         unread = UnreadRpc(handlers.describe_unread)
-        metadata = MetadataRpc(handlers.missing_topics, lambda: replicas.image, controllers)
+        metadata = MetadataRpc(handlers.missing_topics, lambda: replicas.image, nodes, controllers)
         find_coordinator = FindCoordinatorRpc(handlers.coordinator_finder)
         self.produce = self._unary("Produce", produce.produce)
         self.produce_stream = self._stream("ProduceStream", produce.produce_stream)

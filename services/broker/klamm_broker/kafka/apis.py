@@ -11,6 +11,7 @@ from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.framed_produce import FramedProduce
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import ApiKey, Request
@@ -35,12 +36,14 @@ class KafkaApis:
         cluster: SeenCluster,
         sessions: FetchSessions,
         clock: Clock,
+        framed_produce: FramedProduce,
     ) -> None:
         self._handlers = handlers
         self._controller = controller
         self._to_coordinators = to_coordinators
         self._cluster = cluster
         self._clock = clock
+        self._framed_produce = framed_produce
         self._topic_ids = TopicIds(lambda: cluster.image)
         self._fetch = Fetch(handlers.fetch, cluster, self._topic_ids, sessions, clock)
         self._slices = LoopSlices()
@@ -52,6 +55,8 @@ class KafkaApis:
         match request.api_key:
             case ApiKey.PRODUCE:
                 return produce(request, self._handlers.produce, self._cluster, self._topic_ids)
+            case ApiKey.KLAMM_PRODUCE:
+                return self._framed_produce.produce(request)
             case ApiKey.FETCH:
                 return self._fetch.fetch(request)
             case ApiKey.METADATA:

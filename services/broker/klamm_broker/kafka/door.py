@@ -20,13 +20,15 @@ from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.apis import KafkaApis
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.framed_produce import FramedProduce
 from klamm_broker.kafka.handshake_room import HandshakeRoom
 from klamm_broker.kafka.just_fenced import JustFenced
 from klamm_broker.kafka.listener import ConnectionRoom, KafkaListener
-from klamm_broker.kafka.requests import SPOKEN
+from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.sasl_clients import SaslClients
 from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.metadata.metadata_waiters import MetadataWaiters
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.image import MetadataImage
@@ -67,6 +69,7 @@ class KafkaDoor:
         metadata: MetadataWaiters,
         *,
         image: Callable[[], MetadataImage],
+        nodes: BrokerNodes,
         clock: Clock,
         tls: ListenersTls | None = None,
         logins: Logins | None = None,
@@ -74,7 +77,7 @@ class KafkaDoor:
         quotas: ClientQuotas | None = None,
         auditor: Auditor | None = None,
     ) -> None:
-        for api_key in SPOKEN:
+        for api_key in ApiKey:
             check_of_api(api_key.name)
         self._listeners = config.resolved_listeners()
         self._coordinators = Coordinators(transport, image, config.resolved_listeners().between_servers)
@@ -94,11 +97,18 @@ class KafkaDoor:
         span = WindowSpan(config.quota_window_num, config.quota_window_size_seconds * 1000)
         self._pace = pace = ConnectionPace(config.max_connection_creation_rate, span)
         on_their_way_in = HandshakeRoom(config.max_unauthenticated_connections)
+        pairs = config.kafka_beside()
         just_fenced = JustFenced(image, clock, listed_ms=config.broker_session_timeout_ms)
 
         def listener(one: Listener) -> KafkaListener:
             view = SeenCluster(image, config.node_id, one.name, just_fenced.ids)
-            apis = KafkaApis(handlers, self._controller, self._coordinators, view, sessions, clock)
+            framed = FramedProduce(
+                handlers.produce,
+                nodes,
+                next((grpc for grpc, kafka in pairs.items() if kafka == one.name), ""),
+                request_timeout_ms=config.request_timeout_ms,
+            )
+            apis = KafkaApis(handlers, self._controller, self._coordinators, view, sessions, clock, framed)
             own = config.at_listener(one.name)
             return KafkaListener(
                 apis.handle,

@@ -289,7 +289,7 @@ class KafkaListener:
     def _charged(self, connection: KafkaConnection, request: Request) -> Request:
         """Returns the request with its throttle, after it has charged a produce for its bytes."""
         throttle = Throttle(self._quotas, self._clock, connection.principal, request.client_id)
-        if request.api_key is ApiKey.PRODUCE:
+        if request.api_key in (ApiKey.PRODUCE, ApiKey.KLAMM_PRODUCE):
             throttle.charge_produce(len(request.frame))
         connection.throttle = throttle
         return request._replace(throttle=throttle)

@@ -10,6 +10,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klamm.wire import record_frames
 from klamm_broker.kafka.wire import MalformedRequestError, RequestReader
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def check_count(count: int, items: str) -> None:
 
 
 class ApiKey(IntEnum):
-    """The APIs with their numbers in Kafka's protocol."""
+    """The APIs with their numbers in Kafka's protocol, and an API of Klamm."""
 
     PRODUCE = 0
     FETCH = 1
@@ -92,6 +93,7 @@ class ApiKey(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
+    KLAMM_PRODUCE = record_frames.PRODUCE
 
 
 _WHOLE: Final = frozenset(
@@ -202,11 +204,14 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.ADD_RAFT_VOTER: _spoken(0, 1, 0),
     ApiKey.REMOVE_RAFT_VOTER: _spoken(0, 0, 0),
 }
+"""The APIs of Kafka."""
+OF_KLAMM: Final[dict[ApiKey, Versions]] = {ApiKey.KLAMM_PRODUCE: _spoken(0, 0, 1)}
+"""The APIs of Klamm's own client. ApiVersions does not list them, because Kafka clients do not know them."""
 
 _HEADER: Final = struct.Struct(">hhih")
 """The fields API key, version, correlation id, and the length of the client id, which is a classic string in every
 version."""
-_BY_NUMBER: Final = {int(api_key): (api_key, versions) for api_key, versions in SPOKEN.items()}
+_BY_NUMBER: Final = {int(api_key): (api_key, versions) for api_key, versions in (SPOKEN | OF_KLAMM).items()}
 
 
 class Request(NamedTuple):
@@ -229,7 +234,7 @@ class Request(NamedTuple):
     @property
     def is_spoken(self) -> bool:
         """True if this broker supports the request's version."""
-        spoken = SPOKEN[self.api_key]
+        _, spoken = _BY_NUMBER[self.api_key]
         return spoken.min <= self.version <= spoken.max
 
     @property

@@ -54,6 +54,7 @@ from klamm_server.config.sasl_settings import (
     ListenerSaslSettings,
     mechanisms_of,
 )
+from klamm_server.net.listener_pairs import kafka_beside
 from klamm_server.net.listeners import PORT_MAX, Listener, ListenerSet, SecurityProtocol, listener_set
 
 log = logging.getLogger(__name__)
@@ -239,6 +240,16 @@ class ServiceConfig(AuditSettings):
         """Returns where the server listens, and the addresses that others dial. Raises ConfigError for addresses at
         which no server can listen, or that no client can dial."""
         return listener_set(*self._listener_texts())
+
+    def kafka_beside(self) -> dict[str, str]:
+        """Returns the name of the Kafka listener beside each gRPC listener that has one. See `listener_pairs`."""
+
+        def own_settings(name: str) -> dict[str, str]:
+            prefix = listener_prefix(name)
+            own = (key for key in self.originals if key.startswith(prefix))
+            return {key.removeprefix(prefix): self.originals[key] for key in own}
+
+        return kafka_beside(self.resolved_listeners(), own_settings)
 
     def servers_listener(self) -> str | None:
         """Returns the name of the only listener where callers may act as servers. Returns None if they may at every

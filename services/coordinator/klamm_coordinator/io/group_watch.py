@@ -92,7 +92,7 @@ class GroupWatch:
         return watched
 
     def _loaded(self) -> Iterator[tuple[ShardHost[GroupRules], GroupRules]]:
-        """Yields the loaded shards. The caller may wait after each. Skips shards that were released during such a wait."""
+        """Yields the loaded shards. The caller may wait after each. Skips shards that were released by then."""
         for host in self._shards:
             if (shard := host.loaded_shard) is not None:
                 yield host, shard.rules

@@ -18,6 +18,7 @@ import pytest
 
 from klamm.cluster.client import KlammClient
 from klamm.cluster.metadata import ClusterView, Node
+from klamm.cluster.record_calls import RecordCalls
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.producer import sender as sender_module
@@ -166,6 +167,7 @@ class Client(KlammClient):
         self.backoff = Backoff(initial_ms=0, max_ms=1)
         self.rng = rng
         self._brokers = brokers
+        self._records = RecordCalls(None, rng, timeout_ms=1)
 
     def broker(self, node_id: int) -> Brokers:  # type: ignore[override]
         return self._brokers

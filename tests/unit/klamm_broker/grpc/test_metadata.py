@@ -26,6 +26,8 @@ from klamm_broker.grpc.find_coordinator import FindCoordinatorRpc
 from klamm_broker.grpc.metadata import MetadataRpc
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
 from klamm_broker.handlers.metadata import MissingTopics
+from klamm_broker.messages.nodes import BrokerNodes
+from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from klamm_server.net.listeners import CAME_BY, Listener, SecurityProtocol, encode, plain_listeners
@@ -34,8 +36,12 @@ OFFSETS = uuid.UUID(int=9).bytes
 
 
 def listeners(host: str, *, out: bool) -> list[Listener]:
-    outside = [Listener("OUT", SecurityProtocol.GRPC, "localhost", 1)] if out else []
-    return [*plain_listeners(host, 9094), *outside]
+    outside = [
+        Listener("OUT", SecurityProtocol.GRPC, "localhost", 1),
+        Listener("KAFKA_OUT", SecurityProtocol.KAFKA, "localhost", 2),
+        Listener("KAFKA", SecurityProtocol.KAFKA, "elsewhere", 3),
+    ]
+    return [*plain_listeners(host, 9094), *(outside if out else [])]
 
 
 def image() -> MetadataImage:
@@ -87,7 +93,10 @@ def rpcs() -> tuple[MetadataRpc, FindCoordinatorRpc]:
     controllers = [listeners("controller", out=True), listeners("another", out=False)]
     missing = MissingTopics(creator, auto_create_topics=False)
     finder = CoordinatorFinder(replicas, creator, offsets_topic_partitions=1)
-    return MetadataRpc(missing, lambda: replicas.image, lambda: controllers), FindCoordinatorRpc(finder)
+    brokers = BrokerDirectory()
+    brokers.images = replicas.image.brokers
+    nodes = BrokerNodes(brokers, {"OUT": "KAFKA_OUT", "GRPC": "KAFKA"})
+    return MetadataRpc(missing, lambda: replicas.image, nodes, lambda: controllers), FindCoordinatorRpc(finder)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +116,15 @@ def test_metadata_names_the_endpoints_of_servers_at_the_listener_of_the_call(
         assert [f"{one.endpoint.host}:{one.endpoint.port}" for one in nodes] == wanted
     (only,) = told.topics[0].partitions
     assert (only.error_code, only.leader) == partition
+
+
+def test_a_broker_has_a_kafka_endpoint_where_the_host_is_the_same() -> None:
+    metadata, _ = rpcs()
+    with came_by("OUT"):
+        told = asyncio.run(metadata.metadata(MetadataRequest(), None))
+    assert [(one.kafka_endpoint.host, one.kafka_endpoint.port) for one in told.brokers] == [("localhost", 2)]
+    told = asyncio.run(metadata.metadata(MetadataRequest(), None))
+    assert [one.HasField("kafka_endpoint") for one in told.brokers] == [False, False]
 
 
 def test_a_coordinator_that_the_caller_cannot_dial_is_not_available() -> None:

@@ -16,6 +16,7 @@ from klamm_broker.grpc.produce import ProduceRpc
 from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
+from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.runtime.clock import SystemClock
@@ -64,7 +65,9 @@ def rpc(handler: Any, memory: RequestMemory | None = None, **quotas: float) -> P
     limits = ClientQuotas(WindowSpan())
     limits.apply({(("client-id", "slow"),): quotas} if quotas else {})
     throttle = CallThrottle(limits, SystemClock(), knows_callers=False)
-    return ProduceRpc(handler, BrokerDirectory(), memory or RequestMemory(10**6), throttle, request_timeout_ms=30_000)
+    return ProduceRpc(
+        handler, BrokerNodes(BrokerDirectory(), {}), memory or RequestMemory(10**6), throttle, request_timeout_ms=30_000
+    )
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -13,7 +13,7 @@ from kio.serial import entity_reader
 
 from klamm.errors import ErrorCode
 from klamm_broker.kafka.login_interrupted import interrupted_answer
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import OF_KLAMM, SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.schemas import response_schema
 
 SINCE = {
@@ -40,7 +40,7 @@ def read(api_key: ApiKey, version: int, parts: list[Any]) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("api_key", set(ApiKey) - {ApiKey.SASL_AUTHENTICATE})
+@pytest.mark.parametrize("api_key", set(SPOKEN) - {ApiKey.SASL_AUTHENTICATE})
 def test_a_request_during_a_login_gets_illegal_sasl_state_if_its_response_has_an_error_code(api_key: ApiKey) -> None:
     spoken = SPOKEN[api_key]
     since = spoken.max + 1 if api_key in NEVER else SINCE.get(api_key)
@@ -50,6 +50,10 @@ def test_a_request_during_a_login_gets_illegal_sasl_state_if_its_response_has_an
             assert (parts is not None) == (version >= since)
         if parts is not None:
             assert read(api_key, version, list(parts)).error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_an_api_of_klamm_during_a_login_has_no_answer() -> None:
+    assert [interrupted_answer(request(api_key, 0)) for api_key in OF_KLAMM] == [None]
 
 
 def test_find_coordinator_during_a_login_is_answered_without_a_broker() -> None:
