@@ -189,6 +189,12 @@ class KlammClient:
         broker = self.broker(node_id)
         return await self._records.produce(broker, self.cluster.kafka_listener(node_id), header, records)
 
+    async def fetch(self, node_id: int, request: broker_pb2.FetchRequest, *, timeout_ms: int) -> Buffer:
+        """Fetches from a broker and returns a FetchResponse. Raises NoBrokerError if the current view does not have the
+        broker, or an error of the transport."""
+        broker = self.broker(node_id)
+        return await self._records.fetch(broker, self.cluster.kafka_listener(node_id), request, timeout_ms=timeout_ms)
+
     async def ask_any_broker(self, ask: Callable[[BrokerStub], Awaitable[T]]) -> T:
         """Returns the first answer of the live brokers in random order, or of the bootstrap servers.
 

@@ -1,4 +1,4 @@
-"""Sends Produce requests to brokers: over the Kafka listener beside the broker's gRPC listener, or else by gRPC."""
+"""Sends Produce and Fetch requests to brokers: over the Kafka listener beside the gRPC listener, or else by gRPC."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import random
 from collections.abc import Sequence, Set
 from typing import Final
 
-from klamm.errors import KlammError
 from klamm.rpc.cancellation import raise_if_cancelled
 from klamm.rpc.kafka_listener import KafkaListener
 from klamm.rpc.record_channel import Dialled, Dialler, RecordChannel
 from klamm.rpc.status import CallFailed
 from klamm.several_calls import until_all_ended
-from klamm.wire.framed import Buffer, framed_pieces
-from klamm.wire.record_frames import PRODUCE, VERSION
-from klamm.wire.v1.broker_pb2 import ProduceHeader, ProduceResponse
+from klamm.wire.framed import Buffer, framed_start
+from klamm.wire.record_frames import FETCH, PRODUCE, VERSION
+from klamm.wire.v1.broker_pb2 import FetchRequest, ProduceHeader, ProduceResponse
 from klamm.wire.v1.broker_rpc import BrokerStub
 
 CONNECTIONS_MAX: Final = 5
 """The most connections to one broker. The broker answers the requests of one connection one after the other, so each
 request that waits for other replicas needs one."""
 
+_NAMES: Final = {PRODUCE: "Produce", FETCH: "Fetch"}
+
 
 class RecordCalls:
-    """The Produce requests of one client. Without a `dialler`, all of them go by gRPC."""
+    """The requests of one client with records. Without a `dialler`, all of them go by gRPC."""
 
     def __init__(self, dialler: Dialler | None, rng: random.Random, *, timeout_ms: int) -> None:
         self._dialler = dialler
@@ -36,18 +37,29 @@ class RecordCalls:
     ) -> ProduceResponse:
         """Sends records to a broker, which may have a Kafka listener for this client. Raises NetworkError,
         RequestTimedOutError, or as `broker.produce`."""
-        pieces = framed_pieces(header, records)
+        pieces = [framed_start(header, sum(map(len, records))), *records]
         channel = self._channel(listener)
-        found = None
         if channel is not None:
-            found = channel.take(sum(map(len, pieces)))
-        if channel is None or found is None:
-            response: ProduceResponse = await broker.produce(b"".join(pieces))
-            return response
-        try:
-            return ProduceResponse.FromString(await self._call(found, pieces))
-        finally:
-            channel.give_back(found)
+            channel.count(sum(map(len, pieces)))
+            if (found := channel.take()) is not None:
+                answer = await self._call(channel, found, PRODUCE, pieces, self._timeout_ms)
+                return ProduceResponse.FromString(bytes(answer))
+        response: ProduceResponse = await broker.produce(b"".join(pieces))
+        return response
+
+    async def fetch(
+        self, broker: BrokerStub, listener: KafkaListener | None, request: FetchRequest, *, timeout_ms: int
+    ) -> Buffer:
+        """Fetches from a broker, which may have a Kafka listener for this client. Returns a FetchResponse. Raises
+        NetworkError, RequestTimedOutError, or as `broker.fetch`."""
+        channel = self._channel(listener)
+        if channel is None:
+            return await broker.fetch(request, timeout_ms=timeout_ms)
+        if (found := channel.take()) is not None:
+            return await self._call(channel, found, FETCH, [request.SerializeToString()], timeout_ms)
+        answer = await broker.fetch(request, timeout_ms=timeout_ms)
+        channel.count(len(answer))
+        return answer
 
     def keep(self, listeners: Set[KafkaListener | None]) -> list[RecordChannel]:
         """Forgets all other listeners. The caller closes the returned channels."""
@@ -59,16 +71,16 @@ class RecordCalls:
         self._dialler = None
         await until_all_ended(channel.close() for channel in channels)
 
-    async def _call(self, found: Dialled, pieces: Sequence[Buffer]) -> bytes:
+    async def _call(
+        self, channel: RecordChannel, found: Dialled, api_key: int, pieces: Sequence[Buffer], timeout_ms: int
+    ) -> Buffer:
         try:
-            return bytes(await found.connection.call(PRODUCE, VERSION, pieces, self._timeout_ms))
+            return await found.connection.call(api_key, VERSION, pieces, timeout_ms)
         except CallFailed as failure:
             raise_if_cancelled()
-            raise self._error(failure, found) from failure
-
-    @staticmethod
-    def _error(failure: CallFailed, found: Dialled) -> KlammError:
-        return failure.error(f"Produce at {found.connection.address}")
+            raise failure.error(f"{_NAMES[api_key]} at {found.connection.address}") from failure
+        finally:
+            channel.give_back(found)
 
     def _channel(self, listener: KafkaListener | None) -> RecordChannel | None:
         dialler = self._dialler

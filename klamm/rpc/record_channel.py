@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 SESSION_USED: Final = 0.8
 """The part of a session's lifetime after which a client logs in again, with a new connection."""
 WORTHWHILE_BYTES: Final = 64 * 1024
-"""A client that has sent less to a broker makes no second connection to it."""
+"""A client that has exchanged less with a broker makes no second connection to it."""
 PAUSE: Final = Backoff(initial_ms=1_000, max_ms=60_000)
 """The pause after a failed attempt to connect."""
 
@@ -122,14 +122,17 @@ class RecordChannel:
         self._free: list[Dialled] = []
         self._in_use: OrderedSet[Dialled] = OrderedSet()
         self._dialling: asyncio.Task[None] | None = None
-        self._asked_bytes = 0
+        self._record_bytes = 0
         self._failures = 0
         self._not_before_s = 0.0
 
-    def take(self, size_bytes: int) -> Dialled | None:
-        """Returns a free connection for a request of that size, which the caller gives back, or None. If none is free,
-        another one is made in the background."""
-        self._asked_bytes += size_bytes
+    def count(self, size_bytes: int) -> None:
+        """Counts records that were sent or received."""
+        self._record_bytes += size_bytes
+
+    def take(self) -> Dialled | None:
+        """Returns a free connection, which the caller gives back, or None. If none is free, another one is made in the
+        background."""
         now_s = asyncio.get_running_loop().time()
         while self._free:
             found = self._free.pop()
@@ -138,13 +141,18 @@ class RecordChannel:
                 return found
             found.connection.close()
         is_full = len(self._in_use) >= self._connections_max
-        is_worthwhile = self._asked_bytes >= WORTHWHILE_BYTES
+        is_worthwhile = self._record_bytes >= WORTHWHILE_BYTES
         if is_worthwhile and self._dialling is None and not is_full and now_s >= self._not_before_s:
             self._dialling = client_task(self._connect(), name=f"klamm-records-{self._listener.address}")
         return None
 
     def give_back(self, used: Dialled) -> None:
-        """Takes a connection back after its call."""
+        """Takes a connection back after its call. It is free when the answer has come, which is later if the call was
+        cancelled."""
+        if used.connection.is_busy:
+            used.connection.on_idle = lambda: self.give_back(used)
+            return
+        used.connection.on_idle = lambda: None
         self._in_use.discard(used)
         if used.connection.is_open:
             self._free.append(used)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from klamm.rpc.status import CallFailed, Status
@@ -37,17 +37,24 @@ class RecordConnection(asyncio.BufferedProtocol):
         self._answer: asyncio.Future[bytes | bytearray] | None = None
         self._correlation_id = 0
         self._why_closed = ""
+        self.on_idle: Callable[[], object] = lambda: None
+        """Called when a call has got its answer, and at the end of the connection."""
 
     @property
     def is_open(self) -> bool:
         """True until either side closes the connection."""
         return not self._why_closed
 
+    @property
+    def is_busy(self) -> bool:
+        """True while the answer to a call has not come yet. This may be after its caller was cancelled."""
+        return self._answer is not None
+
     async def call(self, api_key: int, version: int, pieces: Sequence[Buffer], timeout_ms: int) -> bytes | bytearray:
         """Sends a request whose body is `pieces` one after the other, and returns the body of its answer.
 
-        Raises CallFailed if the connection was closed, or if there is no answer after `timeout_ms`. A call that does
-        not end with its answer closes the connection."""
+        Raises CallFailed if the connection was closed, or if there is no answer after `timeout_ms`, which closes the
+        connection. If the caller is cancelled, the connection stays busy until the answer has come."""
         assert self._answer is None, "one call at a time"
         if self._why_closed:
             raise CallFailed(Status.UNAVAILABLE, self._why_closed)
@@ -61,11 +68,6 @@ class RecordConnection(asyncio.BufferedProtocol):
         except TimeoutError:
             self.close()
             raise CallFailed(Status.DEADLINE_EXCEEDED, f"no answer after {timeout_ms} ms") from None
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            self._answer = None
 
     def close(self) -> None:
         """Closes the connection. The call under way raises CallFailed."""
@@ -85,8 +87,10 @@ class RecordConnection(asyncio.BufferedProtocol):
         self._why_closed = why
         if self._transport is not None:
             self._transport.abort()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(CallFailed(Status.UNAVAILABLE, why))
+        answer, self._answer = self._answer, None
+        if answer is not None and not answer.done():
+            answer.set_exception(CallFailed(Status.UNAVAILABLE, why))
+        self.on_idle()
 
     # Calls of the transport
 
@@ -137,5 +141,7 @@ class RecordConnection(asyncio.BufferedProtocol):
     def _finish(self, body: bytes | bytearray) -> None:
         assert self._answer is not None, "`_read_start` checked it"
         self._body, self._room, self._filled = None, memoryview(self._small), 0
-        if not self._answer.done():
-            self._answer.set_result(body)
+        answer, self._answer = self._answer, None
+        if not answer.done():
+            answer.set_result(body)
+        self.on_idle()

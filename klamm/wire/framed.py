@@ -26,20 +26,19 @@ _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
 def encode_framed(header: Message, records: Sequence[Buffer]) -> bytes:
     """Returns one message of `header` and the concatenated `records`. The records are copied only once."""
-    return b"".join(framed_pieces(header, records))
+    return b"".join((framed_start(header, sum(map(len, records))), *records))
 
 
-def framed_pieces(header: Message, records: Sequence[Buffer]) -> list[Buffer]:
-    """Returns the pieces that make up the message of `header` and `records`, which are not copied."""
+def framed_start(header: Message, records_bytes: int) -> bytes:
+    """Returns what precedes `records_bytes` bytes of records in their message with `header`."""
     head = header.SerializeToString()
-    size_bytes = sum(map(len, records))
     prefix = b"\x0a" + _encode_varint(len(head)) + head
-    if not size_bytes:
-        return [prefix]
-    return [prefix + b"\x12" + _encode_varint(size_bytes), *records]
+    if not records_bytes:
+        return prefix
+    return prefix + b"\x12" + _encode_varint(records_bytes)
 
 
-def decode_framed(message: bytes | memoryview, header_class: type[HeaderT]) -> tuple[HeaderT, memoryview]:
+def decode_framed(message: Buffer, header_class: type[HeaderT]) -> tuple[HeaderT, memoryview]:
     """Returns the parsed header and a view of the records, which is empty if the message has none.
 
     Raises InvalidRequestError unless the message consists of the two fields in order."""
@@ -77,7 +76,7 @@ def _encode_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _read_field(message: bytes | memoryview, position: int, tag: int, name: str) -> tuple[memoryview, int]:
+def _read_field(message: Buffer, position: int, tag: int, name: str) -> tuple[memoryview, int]:
     if position >= len(message) or message[position] != tag:
         raise _InvalidRequestError(f"expected {name} (tag {tag:#x}) at byte {position} of {len(message)}")
     position += 1

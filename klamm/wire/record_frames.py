@@ -1,8 +1,8 @@
 """Frames of Kafka's protocol that carry Klamm's own messages with records.
 
-The Kafka listener of a broker also takes the Produce request of `proto/klamm/v1/broker.proto`, as an API with a number
-that Kafka does not use. A frame is a size of 4 bytes, a request header of version 1, and the message. The answer is a
-size, the correlation id, and the message. All numbers are big-endian.
+The Kafka listener of a broker also takes the Produce and Fetch requests of `proto/klamm/v1/broker.proto`, as APIs with
+numbers that Kafka does not use. A frame is a size of 4 bytes, a request header of version 1, and the message. The
+answer is a size, the correlation id, and the message. All numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Final
 
 PRODUCE: Final = 10_000
 """The API key of `ProduceRequest`. Its only version is 0."""
+FETCH: Final = 10_001
+"""The API key of `FetchRequest`. Its only version is 0. The answer is a `FetchResponse`."""
 VERSION: Final = 0
 
 _HEADER: Final = struct.Struct(">ihhih")

@@ -225,7 +225,8 @@ class Fetcher:
     async def _ask(self, node_id: int, positions: list[FetchPosition], waits: bool) -> _Answer:
         started_s = self._loop.time()
         max_wait_ms = self._config.fetch_max_wait_ms if waits else 0
-        message = await self._client.broker(node_id).fetch(
+        message = await self._client.fetch(
+            node_id,
             self._request(positions, max_wait_ms),
             timeout_ms=max(self._config.request_timeout_ms, max_wait_ms + _TRANSPORT_SLACK_MS),
         )

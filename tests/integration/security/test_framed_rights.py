@@ -1,4 +1,4 @@
-"""Tests the rights of producers whose records come to the Kafka listener in Klamm's own messages."""
+"""Tests the rights of clients whose records pass the Kafka listener in Klamm's own messages."""
 
 from __future__ import annotations
 
@@ -13,38 +13,58 @@ from klamm.records.encoder import encode_batch
 from klamm.rpc.client_records import record_dialler
 from klamm.rpc.client_tls import client_tls
 from klamm.rpc.kafka_listener import KafkaListener
-from klamm.wire.framed import framed_pieces
-from klamm.wire.record_frames import PRODUCE, VERSION
-from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, ProduceResponse
+from klamm.wire.framed import decode_framed, framed_start
+from klamm.wire.record_frames import FETCH, PRODUCE, VERSION
+from klamm.wire.v1.broker_pb2 import (
+    FetchedPartition,
+    FetchHeader,
+    FetchPartition,
+    FetchRequest,
+    ProducedPartition,
+    ProduceHeader,
+    ProducePartition,
+    ProduceResponse,
+)
 from tests.support.authorized_cluster import AuthorizedCluster, allow
 from tests.support.canary_cluster import CanaryCluster
 from tests.support.waiting import patience, wait_until
 
 WRITER = "framed-writer"
-TOPIC, MISSING = "framed", "framed-missing"
+TOPIC, READ, MISSING = "framed", "framed-read", "framed-missing"
 BATCH = encode_batch([(0, b"k", b"v", ())])
 TIMEOUT_MS = int(patience() * 1_000)
 
 
-def produced(cluster: AuthorizedCluster, *topics: str, transactional_id: str = "") -> Sequence[ProducedPartition]:
-    """Returns the answers to a produce of one record for each topic."""
+def asked(cluster: AuthorizedCluster, api_key: int, *pieces: bytes) -> bytes:
+    """Returns the answer to a request of `User:WRITER` at the Kafka listener."""
     config = ClientConfig.parse(cluster.klamm(WRITER))
     with cluster.admin() as admin:
         cluster_id = admin.describe_cluster().cluster_id
 
-    async def ask() -> ProduceResponse:
+    async def ask() -> bytes:
         dialler = record_dialler(config, client_tls(config), None)
         dialled = await dialler.dial(KafkaListener(cluster.bootstrap, cluster_id, 1))
-        parts = [ProducePartition(topic=topic, records_bytes=len(BATCH)) for topic in topics]
-        header = ProduceHeader(acks=1, timeout_ms=TIMEOUT_MS, transactional_id=transactional_id, partitions=parts)
-        pieces = framed_pieces(header, [BATCH] * len(parts))
         try:
-            answer = await dialled.connection.call(PRODUCE, VERSION, pieces, TIMEOUT_MS)
+            return bytes(await dialled.connection.call(api_key, VERSION, pieces, TIMEOUT_MS))
         finally:
             dialled.connection.close()
-        return ProduceResponse.FromString(bytes(answer))
 
-    return asyncio.run(ask()).partitions
+    return asyncio.run(ask())
+
+
+def produced(cluster: AuthorizedCluster, *topics: str, transactional_id: str = "") -> Sequence[ProducedPartition]:
+    """Returns the answers to a produce of one record for each topic."""
+    parts = [ProducePartition(topic=topic, records_bytes=len(BATCH)) for topic in topics]
+    header = ProduceHeader(acks=1, timeout_ms=TIMEOUT_MS, transactional_id=transactional_id, partitions=parts)
+    start = framed_start(header, len(BATCH) * len(parts))
+    return ProduceResponse.FromString(asked(cluster, PRODUCE, start, *[BATCH] * len(parts))).partitions
+
+
+def fetched(cluster: AuthorizedCluster, *topics: str) -> Sequence[FetchedPartition]:
+    """Returns the answers to a fetch from each topic."""
+    request = FetchRequest(replica_id=-1, partitions=[FetchPartition(topic=topic) for topic in topics])
+    header, _ = decode_framed(asked(cluster, FETCH, request.SerializeToString()), FetchHeader)
+    return header.partitions
 
 
 def test_a_producer_writes_with_the_right_only(canary: CanaryCluster) -> None:
@@ -63,3 +83,19 @@ def test_a_producer_writes_with_the_right_only(canary: CanaryCluster) -> None:
     with cluster.admin() as admin:
         admin.delete_acls([AclBindingFilter(*entry)])
     wait_until(lambda: produced(cluster, TOPIC)[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, cluster.logs)
+
+
+def test_a_consumer_reads_with_the_right_only(canary: CanaryCluster) -> None:
+    cluster = canary.cluster
+    with cluster.admin() as admin:
+        admin.create_topics([NewTopic(READ, partition_count=1, replication_factor=1)])
+    refused, missing = fetched(cluster, READ, MISSING)
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert str(refused).replace(READ, MISSING) == str(missing)
+    entry = allow(WRITER, AclOperation.READ, ResourceType.TOPIC, READ)
+    with cluster.admin() as admin:
+        admin.create_acls([entry])
+    wait_until(lambda: not fetched(cluster, READ)[0].error_code, cluster.logs)
+    with cluster.admin() as admin:
+        admin.delete_acls([AclBindingFilter(*entry)])
+    wait_until(lambda: fetched(cluster, READ)[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, cluster.logs)

@@ -13,19 +13,20 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from klamm.model import NO_LEADER_EPOCH, TopicPartition
+from klamm.model import NO_LEADER_EPOCH
 from klamm.quotas import CONSUMER_BYTE_RATE
 from klamm.records.header import LENGTH_OVERHEAD_BYTES, Buffer, read_header
 from klamm.wire.calls import CallContext
 from klamm.wire.framed import encode_framed
-from klamm.wire.v1.broker_pb2 import AbortedTransaction, DivergingEpoch, FetchedPartition, FetchHeader, FetchRequest
+from klamm.wire.v1.broker_pb2 import FetchHeader, FetchRequest
 from klamm_broker.grpc.client_hosts import client_host
-from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
+from klamm_broker.handlers.fetch import FetchHandler
 from klamm_broker.handlers.turns import end_long_turn
 from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.messages.fetch import ANY_SIZE, decode, encode
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
-from klamm_server.rpc.absent_fields import UNKNOWN, given, or_unknown
+from klamm_server.rpc.absent_fields import given
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.event_queue import QueueFullError
@@ -40,11 +41,6 @@ only hold memory."""
 STREAMS_PER_CONNECTION_MAX: Final = 1_000
 """The most fetch streams of one connection. Otherwise, one client could keep the event loop busy when all its streams
 wake up."""
-
-_ANY_SIZE: Final = 2**31 - 1
-"""The limit of a request without one. The broker's `fetch.max.bytes` applies to every response."""
-_PARTITION_BYTES: Final = 1024**2
-"""The limit of a partition without one: the default of `max.partition.fetch.bytes`."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_POSITION = 8
@@ -64,7 +60,7 @@ class FetchRpc:
         """The number of open streams of each connection, by its address."""
 
     async def fetch(self, request: FetchRequest, context: CallContext) -> bytes:
-        query = _query(request, context, given(request, "max_bytes", _ANY_SIZE), rack=request.rack_id)
+        query = decode(request, client_host(context), given(request, "max_bytes", ANY_SIZE), rack=request.rack_id)
         caller = self._caller(request)
         if caller is not None:
             await caller.wait_turn(CONSUMER_BYTE_RATE)
@@ -97,8 +93,8 @@ class FetchRpc:
                 del self._streams[peer]
 
     async def _stream(self, request: FetchRequest, context: CallContext) -> AsyncGenerator[bytes, None]:
-        max_bytes = min(given(request, "max_bytes", _ANY_SIZE), STREAM_MESSAGE_BYTES_MAX)
-        query = _query(request, context, max_bytes)
+        max_bytes = min(given(request, "max_bytes", ANY_SIZE), STREAM_MESSAGE_BYTES_MAX)
+        query = decode(request, client_host(context), max_bytes)
         while query.cursors:
             caller = self._caller(request)
             await end_long_turn(query.cursors)
@@ -124,7 +120,7 @@ class FetchRpc:
     ) -> FetchHeader:
         """Returns the header of an answer, and charges the caller for its records."""
         nodes = self._nodes.leaders(answers) if found.errors else ()
-        header = FetchHeader(partitions=await each_in_turns(_on_the_wire, answers), node_endpoints=nodes)
+        header = FetchHeader(partitions=await each_in_turns(encode, answers), node_endpoints=nodes)
         if caller is not None:
             header.throttle_time_ms = caller.charge_bytes(CONSUMER_BYTE_RATE, found.size_bytes)
         return header
@@ -132,47 +128,6 @@ class FetchRpc:
 
 async def _charged(work: Coroutine[Any, Any, T], caller: ThrottledCaller | None) -> T:
     return await (work if caller is None else charged(work, caller.charge_time))
-
-
-def _query(request: FetchRequest, context: CallContext, max_bytes: int, *, rack: str = "") -> FetchQuery:
-    """Returns the query of a request. Raises InvalidRequestError."""
-    # A request may have thousands of partitions. Only a 0 may be absent, and HasField here is faster than `or_unknown`.
-    cursors = [
-        FetchCursor(
-            TopicPartition(one.topic, one.partition),
-            one.fetch_offset,
-            max(0, one.max_bytes or given(one, "max_bytes", _PARTITION_BYTES)),
-            one.current_leader_epoch or (0 if one.HasField("current_leader_epoch") else UNKNOWN),
-            one.last_fetched_epoch or (0 if one.HasField("last_fetched_epoch") else UNKNOWN),
-        )
-        for one in request.partitions
-    ]
-    terms = reader_terms(or_unknown(request, "replica_id"), request.isolation_level, rack)
-    return FetchQuery(cursors, request.max_wait_ms, request.min_bytes, max_bytes, terms, client_host(context))
-
-
-def _on_the_wire(answer: PartitionAnswer) -> FetchedPartition:
-    fetched = FetchedPartition(
-        topic=answer.topic_partition.topic,
-        partition=answer.topic_partition.partition,
-        error_code=answer.error_code,
-        error_message=answer.error_message,
-        high_watermark=answer.high_watermark,
-        last_stable_offset=answer.last_stable_offset,
-        log_start_offset=answer.log_start_offset,
-        records_bytes=answer.records_bytes,
-        current_leader=answer.current_leader,
-        current_leader_epoch=answer.current_leader_epoch,
-    )
-    for one in answer.aborted_transactions:
-        fetched.aborted_transactions.append(
-            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-        )
-    if answer.diverging is not None:
-        fetched.diverging.CopyFrom(DivergingEpoch(epoch=answer.diverging.epoch, end_offset=answer.diverging.end_offset))
-    if answer.preferred_read_replica >= 0:
-        fetched.preferred_read_replica = answer.preferred_read_replica
-    return fetched
 
 
 def _advanced(cursors: Sequence[FetchCursor], found: LocatedFetch, records: Sequence[Buffer]) -> list[FetchCursor]:

@@ -11,6 +11,7 @@ from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.framed_fetch import FramedFetch
 from klamm_broker.kafka.framed_produce import FramedProduce
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
@@ -37,6 +38,7 @@ class KafkaApis:
         sessions: FetchSessions,
         clock: Clock,
         framed_produce: FramedProduce,
+        framed_fetch: FramedFetch,
     ) -> None:
         self._handlers = handlers
         self._controller = controller
@@ -44,6 +46,7 @@ class KafkaApis:
         self._cluster = cluster
         self._clock = clock
         self._framed_produce = framed_produce
+        self._framed_fetch = framed_fetch
         self._topic_ids = TopicIds(lambda: cluster.image)
         self._fetch = Fetch(handlers.fetch, cluster, self._topic_ids, sessions, clock)
         self._slices = LoopSlices()
@@ -57,6 +60,8 @@ class KafkaApis:
                 return produce(request, self._handlers.produce, self._cluster, self._topic_ids)
             case ApiKey.KLAMM_PRODUCE:
                 return self._framed_produce.produce(request)
+            case ApiKey.KLAMM_FETCH:
+                return self._framed_fetch.fetch(request)
             case ApiKey.FETCH:
                 return self._fetch.fetch(request)
             case ApiKey.METADATA:

@@ -20,6 +20,7 @@ from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.apis import KafkaApis
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.framed_fetch import FramedFetch
 from klamm_broker.kafka.framed_produce import FramedProduce
 from klamm_broker.kafka.handshake_room import HandshakeRoom
 from klamm_broker.kafka.just_fenced import JustFenced
@@ -102,13 +103,17 @@ class KafkaDoor:
 
         def listener(one: Listener) -> KafkaListener:
             view = SeenCluster(image, config.node_id, one.name, just_fenced.ids)
-            framed = FramedProduce(
-                handlers.produce,
-                nodes,
-                next((grpc for grpc, kafka in pairs.items() if kafka == one.name), ""),
-                request_timeout_ms=config.request_timeout_ms,
+            beside = next((grpc for grpc, kafka in pairs.items() if kafka == one.name), "")
+            apis = KafkaApis(
+                handlers,
+                self._controller,
+                self._coordinators,
+                view,
+                sessions,
+                clock,
+                FramedProduce(handlers.produce, nodes, beside, request_timeout_ms=config.request_timeout_ms),
+                FramedFetch(handlers.fetch, nodes, beside),
             )
-            apis = KafkaApis(handlers, self._controller, self._coordinators, view, sessions, clock, framed)
             own = config.at_listener(one.name)
             return KafkaListener(
                 apis.handle,

@@ -34,7 +34,7 @@ def check_count(count: int, items: str) -> None:
 
 
 class ApiKey(IntEnum):
-    """The APIs with their numbers in Kafka's protocol, and an API of Klamm."""
+    """The APIs with their numbers in Kafka's protocol, and those of Klamm's own client."""
 
     PRODUCE = 0
     FETCH = 1
@@ -94,6 +94,7 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     KLAMM_PRODUCE = record_frames.PRODUCE
+    KLAMM_FETCH = record_frames.FETCH
 
 
 _WHOLE: Final = frozenset(
@@ -205,7 +206,10 @@ SPOKEN: Final[dict[ApiKey, Versions]] = {
     ApiKey.REMOVE_RAFT_VOTER: _spoken(0, 0, 0),
 }
 """The APIs of Kafka."""
-OF_KLAMM: Final[dict[ApiKey, Versions]] = {ApiKey.KLAMM_PRODUCE: _spoken(0, 0, 1)}
+OF_KLAMM: Final[dict[ApiKey, Versions]] = {
+    ApiKey.KLAMM_PRODUCE: _spoken(0, 0, 1),
+    ApiKey.KLAMM_FETCH: _spoken(0, 0, 1),
+}
 """The APIs of Klamm's own client. ApiVersions does not list them, because Kafka clients do not know them."""
 
 _HEADER: Final = struct.Struct(">hhih")

@@ -275,6 +275,7 @@ RPCS: Final = {
 KAFKA_APIS: Final = {
     "PRODUCE": _PRODUCE,
     "KLAMM_PRODUCE": _PRODUCE,
+    "KLAMM_FETCH": _FETCH,
     "FETCH": _FETCH,
     "LIST_OFFSETS": _NAMED_TOPICS,
     "METADATA": _check(*_METADATA.of_resources, _CLUSTER_SHOWN),

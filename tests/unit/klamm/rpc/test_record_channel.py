@@ -28,7 +28,12 @@ class Calls:
         self.failure: Exception | None = None
         self.version = 0
         self.lifetime_s = math.inf
-        self.channel = RecordChannel(
+        self.channel = self.new_channel()
+        self.channel.count(WORTHWHILE_BYTES)
+
+    def new_channel(self) -> RecordChannel:
+        """Returns a channel that has exchanged nothing."""
+        return RecordChannel(
             LISTENER, lambda: self.version, self.dial, random.Random(1), connections_max=CONNECTIONS_MAX
         )
 
@@ -42,10 +47,10 @@ class Calls:
 
     async def taken(self) -> Dialled:
         """Returns a connection, which is made if none is free."""
-        found = self.channel.take(WORTHWHILE_BYTES)
+        found = self.channel.take()
         while found is None:
             await asyncio.sleep(0)
-            found = self.channel.take(WORTHWHILE_BYTES)
+            found = self.channel.take()
         return found
 
 
@@ -60,10 +65,10 @@ def run(scenario: Callable[[Calls], Awaitable[None]]) -> None:
 
 def test_a_connection_is_used_again() -> None:
     async def scenario(calls: Calls) -> None:
-        assert calls.channel.take(WORTHWHILE_BYTES) is None
+        assert calls.channel.take() is None
         first = await calls.taken()
         calls.channel.give_back(first)
-        assert calls.channel.take(WORTHWHILE_BYTES) is first
+        assert calls.channel.take() is first
         assert calls.dialled == 1
 
     run(scenario)
@@ -71,11 +76,14 @@ def test_a_connection_is_used_again() -> None:
 
 def test_a_few_small_requests_make_no_connection() -> None:
     async def scenario(calls: Calls) -> None:
+        calls.channel = calls.new_channel()
         for size_bytes in (0, WORTHWHILE_BYTES - 1):
-            assert calls.channel.take(size_bytes) is None
+            calls.channel.count(size_bytes)
+            assert calls.channel.take() is None
             await asyncio.sleep(0)
             assert not calls.dialled
-        assert calls.channel.take(1) is None
+        calls.channel.count(1)
+        assert calls.channel.take() is None
         await asyncio.sleep(0)
         assert calls.dialled == 1
 
@@ -85,7 +93,7 @@ def test_a_few_small_requests_make_no_connection() -> None:
 def test_no_more_than_the_most_connections_are_made() -> None:
     async def scenario(calls: Calls) -> None:
         used = [await calls.taken() for _ in range(CONNECTIONS_MAX)]
-        assert calls.channel.take(WORTHWHILE_BYTES) is None
+        assert calls.channel.take() is None
         await asyncio.sleep(0)
         assert calls.dialled == len(set(used)) == CONNECTIONS_MAX
 
@@ -124,7 +132,7 @@ def test_a_listener_that_cannot_be_reached_is_dialled_again_after_growing_pauses
         calls.failure = failure
         while len(times) < 9:
             before = calls.dialled
-            assert calls.channel.take(WORTHWHILE_BYTES) is None
+            assert calls.channel.take() is None
             await asyncio.sleep(0.1)
             times.extend([loop.time()] * (calls.dialled - before))
         calls.failure = None
@@ -142,7 +150,7 @@ def test_closing_ends_the_attempt_to_connect_and_all_connections() -> None:
     async def scenario(calls: Calls) -> None:
         used, free = await calls.taken(), await calls.taken()
         calls.channel.give_back(free)
-        calls.channel.take(WORTHWHILE_BYTES)
+        calls.channel.take()
         await calls.channel.close()
         assert not used.connection.is_open
         assert not free.connection.is_open

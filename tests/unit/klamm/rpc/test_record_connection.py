@@ -144,16 +144,32 @@ def test_a_call_without_an_answer_closes_the_connection() -> None:
     run(be_silent, scenario)
 
 
-def test_a_cancelled_call_closes_the_connection() -> None:
+def test_after_a_cancelled_call_the_connection_is_busy_until_its_answer_has_come() -> None:
+    go_on = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_of(reader)
+        await go_on.wait()
+        writer.write(answer_to(1, bytes(100_000)))
+        await request_of(reader)
+        writer.write(answer_to(2, b"second"))
+
     async def scenario(connection: RecordConnection) -> None:
+        idle = asyncio.Event()
+        connection.on_idle = idle.set
         calling = asyncio.ensure_future(connection.call(1, 0, [b""], TIMEOUT_MS))
         await asyncio.sleep(0)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        assert not connection.is_open
+        assert connection.is_busy
+        assert not idle.is_set()
+        go_on.set()
+        await idle.wait()
+        assert not connection.is_busy
+        assert await connection.call(1, 0, [b""], TIMEOUT_MS) == b"second"
 
-    run(be_silent, scenario)
+    run(serve, scenario)
 
 
 def test_a_call_under_way_fails_when_the_client_closes_the_connection() -> None:

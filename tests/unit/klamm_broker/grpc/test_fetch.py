@@ -5,8 +5,9 @@ from __future__ import annotations
 from klamm.errors import ErrorCode
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.records.encoder import encode_batch
-from klamm_broker.grpc.fetch import _advanced, _on_the_wire, next_offset
+from klamm_broker.grpc.fetch import _advanced, next_offset
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
+from klamm_broker.messages.fetch import encode
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
 from klamm_broker.replica.follower_partition import LogEpochEnd
 
@@ -42,7 +43,7 @@ def test_a_fetch_stream_drops_failed_partitions_and_reads_the_served_ones_last()
 
 
 def test_every_field_of_a_partition_answer_is_in_the_fetch_message() -> None:
-    told = _on_the_wire(
+    told = encode(
         answer(
             3,
             error_code=ErrorCode.FENCED_LEADER_EPOCH,
@@ -60,6 +61,6 @@ def test_every_field_of_a_partition_answer_is_in_the_fetch_message() -> None:
     assert [(one.producer_id, one.first_offset) for one in told.aborted_transactions] == [(11, 120)]
     assert (told.diverging.epoch, told.diverging.end_offset) == (4, 40)
     assert (told.preferred_read_replica, told.current_leader, told.current_leader_epoch) == (2, 5, 6)
-    plain = _on_the_wire(answer(3))
+    plain = encode(answer(3))
     assert not plain.HasField("diverging")
     assert not plain.HasField("preferred_read_replica")

@@ -53,7 +53,7 @@ def test_a_request_during_a_login_gets_illegal_sasl_state_if_its_response_has_an
 
 
 def test_an_api_of_klamm_during_a_login_has_no_answer() -> None:
-    assert [interrupted_answer(request(api_key, 0)) for api_key in OF_KLAMM] == [None]
+    assert [interrupted_answer(request(api_key, 0)) for api_key in OF_KLAMM] == [None] * len(OF_KLAMM)
 
 
 def test_find_coordinator_during_a_login_is_answered_without_a_broker() -> None:

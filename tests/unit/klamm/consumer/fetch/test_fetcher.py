@@ -7,7 +7,6 @@ import functools
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from types import SimpleNamespace
 
 from klamm.cluster.metadata import ClusterView, Node, PartitionView, TopicView, node_of
 from klamm.consumer.config import ConsumerConfig
@@ -101,14 +100,11 @@ class Client:
             brokers=nodes, topics={"t": TopicView(name="t", topic_id=uuid.UUID(int=1), partitions=partitions)}
         )
 
-    def broker(self, node_id: int) -> SimpleNamespace:
-        async def fetch(request: broker_pb2.FetchRequest, *, timeout_ms: int) -> bytes:
-            assert timeout_ms > request.max_wait_ms
-            call = Call(node_id, request)
-            self.calls.append(call)
-            return await call.outcome
-
-        return SimpleNamespace(fetch=fetch)
+    async def fetch(self, node_id: int, request: broker_pb2.FetchRequest, *, timeout_ms: int) -> bytes:
+        assert timeout_ms > request.max_wait_ms
+        call = Call(node_id, request)
+        self.calls.append(call)
+        return await call.outcome
 
     def update_leader(
         self, tp: TopicPartition, leader: int, leader_epoch: int, nodes: Iterable[common_pb2.Node]

@@ -1,4 +1,4 @@
-"""Tests producers whose records leave gRPC for the Kafka listener beside it: every security, and wrong addresses."""
+"""Tests clients whose records leave gRPC for the Kafka listener beside it: every security, and wrong addresses."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tests.support.ports import free_port, free_ports
 from tests.support.waiting import patience, wait_until
 
 VALUE = bytes(20_000)
+MANY = 500
+"""The number of records that take a consumer more than one fetch."""
 USER, PASSWORD = "alice", "wonder,land="
 
 
@@ -53,11 +55,10 @@ class SecuredCluster:
         return made
 
 
-def framed_requests(metrics_port: int) -> float:
-    """Returns how many requests with records have come to the Kafka listeners."""
+def framed_requests(metrics_port: int, api_key: ApiKey = ApiKey.KLAMM_PRODUCE) -> float:
+    """Returns how many requests of this kind have come to the Kafka listeners."""
     samples = read_samples(metrics_port)
-    name = ApiKey.KLAMM_PRODUCE.name
-    return sum(one.value for one in samples if one.labels.get("api") == name and one.name.endswith("_total"))
+    return sum(one.value for one in samples if one.labels.get("api") == api_key.name and one.name.endswith("_total"))
 
 
 def send_until(producer: Producer, topic: str, is_enough: Any) -> int:
@@ -116,7 +117,43 @@ def test_records_leave_grpc_with_every_security(cluster: SecuredCluster, protoco
     before = framed_requests(cluster.metrics_port)
     with Producer(settings) as producer:
         count = send_until(producer, topic, lambda: framed_requests(cluster.metrics_port) > before)
-    assert keys_of(settings, topic, count) == [b"%d" % number for number in range(count)]
+        for number in range(count, count + MANY):
+            producer.send(topic, VALUE, key=b"%d" % number)
+    count += MANY
+    before = framed_requests(cluster.metrics_port, ApiKey.KLAMM_FETCH)
+    wait_until(
+        lambda: (
+            keys_of(settings, topic, count) == [b"%d" % number for number in range(count)]
+            and framed_requests(cluster.metrics_port, ApiKey.KLAMM_FETCH) > before
+        )
+    )
+
+
+def test_a_consumer_that_changes_its_partitions_all_the_time_reads_every_record(tmp_path: Path) -> None:
+    """The consumer cancels, with each change, a fetch that waits for records of the other partition."""
+    metrics_port = free_port()
+    with running_cluster(tmp_path, {"metrics.port": str(metrics_port)}) as process:
+        settings = {"bootstrap.servers": process.bootstrap}
+        with Admin(settings) as admin:
+            admin.create_topics([NewTopic("t", 2, 1)])
+        partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+        with Producer(settings) as producer, Consumer(settings, auto_offset_reset="earliest") as consumer:
+            consumer.assign(partitions)
+            seen = 0
+
+            def has_read_more() -> bool:
+                nonlocal seen
+                for tp in partitions:
+                    producer.send("t", VALUE, partition=tp.partition).result(patience())
+                    consumer.pause(tp)
+                    seen += sum(map(len, consumer.poll(20).values()))
+                    consumer.resume(tp)
+                return framed_requests(metrics_port, ApiKey.KLAMM_FETCH) > 20
+
+            wait_until(has_read_more)
+            wait_until(lambda: not any(consumer.poll(100).values()))
+            ends = consumer.end_offsets(partitions)
+            assert {tp: consumer.position(tp) for tp in partitions} == ends
 
 
 def test_a_new_certificate_of_the_client_makes_new_connections(cluster: SecuredCluster) -> None:
