@@ -91,10 +91,8 @@ class KlammClient:
             initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, multiplier=NEWS_MULTIPLIER
         )
         self.rng = rng or random.Random()
-        # A frame cannot carry the context of a trace. Another transport replaces all connections.
-        is_by_grpc = transport is not None or config.tracing_enable
         self._records = RecordCalls(
-            None if is_by_grpc else record_dialler(config, tls, sasl),
+            record_dialler(config, sasl) if transport is None else None,
             self.rng,
             timeout_ms=config.request_timeout_ms,
         )

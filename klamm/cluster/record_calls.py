@@ -90,7 +90,6 @@ class RecordCalls:
         if channel is None:
             channel = self._channels[listener] = RecordChannel(
                 listener,
-                lambda: dialler.version,
                 dialler.dial,
                 self._rng,
                 connections_max=CONNECTIONS_MAX,

@@ -10,9 +10,8 @@ import asyncio
 import logging
 import math
 import random
-import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from klamm.client_task import client_task
 from klamm.errors import KlammError
@@ -33,17 +32,6 @@ PAUSE: Final = Backoff(initial_ms=1_000, max_ms=60_000)
 """The pause after a failed attempt to connect."""
 
 
-class TlsContexts(Protocol):
-    """Makes the TLS contexts of connections."""
-
-    @property
-    def version(self) -> int:
-        """A number that grows when the keys and certificates have changed."""
-
-    def context(self) -> ssl.SSLContext:
-        """Returns the context of the next connection. Raises ConfigError."""
-
-
 class Dialler:
     """Connects, checks the broker and logs in. `setup_timeout_ms` is the time for all of it."""
 
@@ -51,25 +39,18 @@ class Dialler:
         self,
         client_id: str,
         *,
-        tls: TlsContexts | None,
         sasl: SaslSource | None,
         setup_timeout_ms: int,
         answer_max_bytes: int,
     ) -> None:
         self._client_id = client_id
-        self._tls = tls
         self._sasl = sasl
         self._setup_timeout_ms = setup_timeout_ms
         self._answer_max_bytes = answer_max_bytes
 
-    @property
-    def version(self) -> int:
-        """A number that grows when new connections use other keys and certificates."""
-        return 0 if self._tls is None else self._tls.version
-
     async def dial(self, listener: KafkaListener) -> Dialled:
         """Returns a new connection. Raises OSError, TimeoutError or KlammError."""
-        version, timeout_ms = self.version, self._setup_timeout_ms
+        timeout_ms = self._setup_timeout_ms
         host, _, port = listener.address.rpartition(":")
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._setup_timeout_ms / 1000):
@@ -77,11 +58,10 @@ class Dialler:
                 lambda: RecordConnection(listener.address, self._client_id, self._answer_max_bytes),
                 host.strip("[]"),
                 int(port),
-                ssl=None if self._tls is None else self._tls.context(),
             )
             try:
                 await expect_broker(connection, listener.cluster_id, listener.node_id, timeout_ms=timeout_ms)
-                return Dialled(connection, version, await self._log_in(connection))
+                return Dialled(connection, await self._log_in(connection))
             except BaseException:
                 connection.close()
                 raise
@@ -95,27 +75,24 @@ class Dialler:
 
 
 class Dialled(NamedTuple):
-    """A connection, the version of the keys and certificates that it uses, and the time when its session ends."""
+    """A connection, and the time when its session ends."""
 
     connection: RecordConnection
-    version: int
     ends_s: float
 
 
 class RecordChannel:
-    """The connections to one listener. At most `connections_max` are open. `version` is that of a new connection."""
+    """The connections to one listener. At most `connections_max` are open."""
 
     def __init__(
         self,
         listener: KafkaListener,
-        version: Callable[[], int],
         dial: Callable[[KafkaListener], Awaitable[Dialled]],
         rng: random.Random,
         *,
         connections_max: int,
     ) -> None:
         self._listener = listener
-        self._version = version
         self._dial = dial
         self._rng = rng
         self._connections_max = connections_max
@@ -136,7 +113,7 @@ class RecordChannel:
         now_s = asyncio.get_running_loop().time()
         while self._free:
             found = self._free.pop()
-            if found.connection.is_open and found.version == self._version() and now_s < found.ends_s:
+            if found.connection.is_open and now_s < found.ends_s:
                 self._in_use.add(found)
                 return found
             found.connection.close()

@@ -66,6 +66,11 @@ class KafkaWire:
         assert end == len(answer), f"{len(answer) - end} bytes after the answer"
         return message
 
+    def ask_frame(self, frame: bytes) -> bytes:
+        """Sends a whole frame with its size, and returns the answer after its size."""
+        self._socket.sendall(frame)
+        return self._read(struct.unpack(">i", self._read(4))[0])
+
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from klamm import NewTopic
 from klamm.acls import AclBindingFilter, AclOperation, ResourceType
-from klamm.config import ClientConfig
 from klamm.errors import ErrorCode
 from klamm.records.encoder import encode_batch
-from klamm.rpc.client_records import record_dialler
-from klamm.rpc.client_tls import client_tls
-from klamm.rpc.kafka_listener import KafkaListener
 from klamm.wire.framed import decode_framed, framed_start
-from klamm.wire.record_frames import FETCH, PRODUCE, VERSION
+from klamm.wire.record_frames import FETCH, PRODUCE, VERSION, request_start
 from klamm.wire.v1.broker_pb2 import (
     FetchedPartition,
     FetchHeader,
@@ -37,19 +32,8 @@ TIMEOUT_MS = int(patience() * 1_000)
 
 def asked(cluster: AuthorizedCluster, api_key: int, *pieces: bytes) -> bytes:
     """Returns the answer to a request of `User:WRITER` at the Kafka listener."""
-    config = ClientConfig.parse(cluster.klamm(WRITER))
-    with cluster.admin() as admin:
-        cluster_id = admin.describe_cluster().cluster_id
-
-    async def ask() -> bytes:
-        dialler = record_dialler(config, client_tls(config), None)
-        dialled = await dialler.dial(KafkaListener(cluster.bootstrap, cluster_id, 1))
-        try:
-            return bytes(await dialled.connection.call(api_key, VERSION, pieces, TIMEOUT_MS))
-        finally:
-            dialled.connection.close()
-
-    return asyncio.run(ask())
+    with cluster.wire(WRITER) as wire:
+        return wire.ask_frame(request_start(api_key, VERSION, 1, "me", sum(map(len, pieces))) + b"".join(pieces))[4:]
 
 
 def produced(cluster: AuthorizedCluster, *topics: str, transactional_id: str = "") -> Sequence[ProducedPartition]:
