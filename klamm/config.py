@@ -71,7 +71,8 @@ class ClientConfig(ClientSecurity):
     client_id: str = text("klamm", doc="Names this client in the servers' logs and quotas.")
     client_rack: str = text(
         "",
-        doc="The rack of this client. A consumer reads from a replica on a broker with the same broker.rack (KIP-392).",
+        doc="The rack of this client, or a path of failure domains as dc1/host7. A consumer reads from a replica on a"
+        " broker with the same broker.rack, or else with the most levels of the path in common (KIP-392).",
     )
     request_timeout_ms: int = integer(30_000, at_least=1, doc="How long one request may take.")
     default_api_timeout_ms: int = integer(

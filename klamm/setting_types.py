@@ -102,8 +102,9 @@ class ClientSettings(TypedDict, total=False):
     client_id: str
     """Names this client in the servers' logs and quotas. Default: klamm. Name in a mapping: `client.id`."""
     client_rack: str
-    """The rack of this client. A consumer reads from a replica on a broker with the same broker.rack (KIP-392). Not set
-    by default. Name in a mapping: `client.rack`."""
+    """The rack of this client, or a path of failure domains as dc1/host7. A consumer reads from a replica on a broker
+    with the same broker.rack, or else with the most levels of the path in common (KIP-392). Not set by default. Name in
+    a mapping: `client.rack`."""
     request_timeout_ms: int
     """How long one request may take. In milliseconds. Default: 30000. Name in a mapping: `request.timeout.ms`."""
     default_api_timeout_ms: int

@@ -1,8 +1,8 @@
 """Plans which brokers replicas move to, when they leave some brokers or when a topic's replication factor changes.
 
 The plan moves as few replicas as possible. A replica moves to a broker that has no replica of its partition yet. A
-broker in a rack without such a replica comes first. Then the broker with the fewest leaders (for a first replica) and
-the fewest replicas comes first."""
+broker on a host without such a replica comes first, then one in a failure domain with the fewest of them, the largest
+domain first. Then the broker with the fewest leaders (for a first replica) and the fewest replicas comes first."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from klamm.errors import ErrorCode
+from klamm.failure_domains import crowding
 from klamm.model import TopicPartition
 
 ReplicaIds = tuple[int, ...]
@@ -82,11 +83,12 @@ class _Planner:
         return tuple(each for each in places if each is not None)
 
     def _best(self, choices: Sequence[int], others: Sequence[int], *, leads: bool) -> int:
-        used_racks = {self._racks.get(each) for each in others}
+        used = [self._racks.get(each, "") for each in others]
+        crowded = {rack: crowding(rack, used) for rack in {self._racks.get(each, "") for each in choices}}
         return min(
             choices,
             key=lambda each: (
-                self._racks.get(each) in used_racks,
+                crowded[self._racks.get(each, "")],
                 self._led[each] if leads else 0,
                 self._hosted[each],
                 each,

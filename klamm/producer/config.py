@@ -153,7 +153,7 @@ class ProducerConfig(ClientConfig):
     partitioner_rack_aware: bool = boolean(
         False,
         doc="Whether records without a key go to partitions whose leader is in `client.rack`, if there"
-        " are any (KIP-1123).",
+        " are any (KIP-1123). If `client.rack` is a path, they go to the leaders that share most of its levels.",
     )
     key_serializer: Serializer | None = custom(
         None,

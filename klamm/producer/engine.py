@@ -23,6 +23,7 @@ from klamm.errors import (
     IllegalStateError,
     raise_for,
 )
+from klamm.failure_domains import nearness
 from klamm.forgotten import close_if_forgotten
 from klamm.partitioner import (
     BuiltInPartitioner,
@@ -259,8 +260,10 @@ class ProducerEngine:
     def _preferred(self, view: ClusterView, name: str) -> Sequence[int]:
         available = view.available_partitions(name)
         if self.config.partitioner_rack_aware:
-            nearby = [p for p in available if view.brokers[p.leader].rack == self.config.client_rack]
-            available = tuple(nearby) or available
+            near = [nearness(self.config.client_rack or "", view.brokers[each.leader].rack) for each in available]
+            nearest = max(near, default=0)
+            # If no leader is near, all are equally far.
+            available = tuple(p for p, each in zip(available, near, strict=True) if each == nearest)
         return [each.partition for each in available]
 
     def _partitioner(self) -> BuiltInPartitioner:

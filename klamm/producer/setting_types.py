@@ -73,8 +73,9 @@ class ProducerSettings(ClientSettings, Generic[KeyT, ValueT], total=False):
     """Whether records with a key are spread like those without one. Default: false. Name in a mapping:
     `partitioner.ignore.keys`."""
     partitioner_rack_aware: bool
-    """Whether records without a key go to partitions whose leader is in `client.rack`, if there are any (KIP-1123).
-    Default: false. Name in a mapping: `partitioner.rack.aware`."""
+    """Whether records without a key go to partitions whose leader is in `client.rack`, if there are any (KIP-1123). If
+    `client.rack` is a path, they go to the leaders that share most of its levels. Default: false. Name in a mapping:
+    `partitioner.rack.aware`."""
     key_serializer: Callable[[KeyT], bytes] | SerdeName | None
     """A function, or a name from klamm.serializers. Without one, keys are bytes. Not set by default. Name in a mapping:
     `key.serializer`."""

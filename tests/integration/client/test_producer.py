@@ -31,9 +31,16 @@ def test_send_writes_to_the_partition_that_the_caller_chose() -> None:
         assert cluster.values("t", 2) == [b"v"]
 
 
-def test_records_without_key_stay_in_the_clients_rack() -> None:
-    cluster = ScriptedCluster(broker_count=2, racks=("a", "b"))
-    with producing(8, cluster=cluster, client_rack="b", partitioner_rack_aware=True, batch_size=0) as (producer, _):
+@pytest.mark.parametrize(
+    ("racks", "client_rack"),
+    [(("a", "b"), "b"), (("dc1/host1", "dc2/host2"), "dc2/host9"), (("dc1/a", "dc1/b"), "dc1/b")],
+)
+def test_records_without_key_stay_near_the_client(racks: tuple[str, str], client_rack: str) -> None:
+    cluster = ScriptedCluster(broker_count=2, racks=racks)
+    with producing(8, cluster=cluster, client_rack=client_rack, partitioner_rack_aware=True, batch_size=0) as (
+        producer,
+        _,
+    ):
         futures = [producer.send("t", b"v") for _ in range(40)]
 
         assert {future.result(patience()).partition % 2 for future in futures} == {1}

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from klamm.failure_domains import nearness
+
 
 class ReplicaView(NamedTuple):
     """A replica as its leader sees it."""
@@ -30,14 +32,24 @@ _RACK_AWARE: Final = "RackAwareReplicaSelector"
 
 
 def rack_aware_selector(rack_of: RackOf) -> ReplicaSelector:
-    """Returns a selector that prefers the leader if it is in the client's rack. Otherwise it chooses the replica in
-    that rack with the highest end offset, then the one that was caught up last."""
+    """Returns a selector of a replica in the client's rack. If there is none, it chooses one that shares the most
+    levels of the client's path, at least one. Among equals it prefers the leader, then the replica with the highest end
+    offset, then the one that was caught up last."""
 
     def select(client_rack: str, replicas: Sequence[ReplicaView]) -> ReplicaView | None:
-        nearby = [replica for replica in replicas if rack_of(replica.broker_id) == client_rack]
-        return max(
-            nearby, key=lambda one: (one.is_leader, one.end_offset, one.caught_up_ms, -one.broker_id), default=None
+        near = [(nearness(client_rack, rack_of(one.broker_id) or ""), one) for one in replicas]
+        levels, chosen = max(
+            near,
+            key=lambda each: (
+                each[0],
+                each[1].is_leader,
+                each[1].end_offset,
+                each[1].caught_up_ms,
+                -each[1].broker_id,
+            ),
+            default=(0, None),
         )
+        return chosen if levels else None
 
     return select
 

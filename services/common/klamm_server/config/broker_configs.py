@@ -83,14 +83,17 @@ class BrokerConfig(MemberConfig):
     ALSO_KNOWN: ClassVar[Mapping[str, Setting]] = {**MemberConfig.ALSO_KNOWN, **_TOPIC_DEFAULTS}
 
     broker_rack: str | None = text(
-        None, doc="The rack of the broker. The replicas of a partition are spread over racks."
+        None,
+        doc="The rack of the broker, or a path of failure domains from the largest to the host, as dc1/host7. The"
+        " replicas of a partition are on different hosts while there are enough, and spread over the largest domains"
+        " first.",
     )
     replica_selector_class: str | None = text(
         None,
         valid=_REPLICA_SELECTOR,
         doc="Selects the replica from which a consumer with a client.rack reads."
-        " RackAwareReplicaSelector: a replica in the consumer's rack. LeaderSelector, or no value:"
-        " the leader.",
+        " RackAwareReplicaSelector: a replica in the consumer's rack, or else the one that shares the most levels of"
+        " its path. LeaderSelector, or no value: the leader.",
     )
     # Topics
     num_partitions: int = integer(

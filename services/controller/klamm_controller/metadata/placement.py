@@ -1,19 +1,22 @@
-"""Chooses the brokers for the replicas of new partitions: striped over the brokers and spread over the racks.
+"""Chooses the brokers for the replicas of new partitions: striped over the brokers and spread over failure domains.
 
-The live brokers form a ring in which the racks alternate. With each partition, the first replica moves one place along
-the ring, so the numbers of leaders differ by at most one. The other replicas follow the first one at a distance that
-grows with every full turn. So the partitions of a failed broker do not all move to its neighbour. A replica avoids the
-racks of its partition's other replicas while there are other racks. Fenced brokers get a replica only if there are too
-few live brokers, and never the first replica. Kafka's StripedReplicaPlacer has the same aims.
+The live brokers form a ring in which the largest domains alternate, and within each of them the smaller domains. With
+each partition, the first replica moves one place along the ring, so the numbers of leaders differ by at most one. The
+other replicas follow the first one at a distance that grows with every full turn. So the partitions of a failed broker
+do not all move to its neighbour. A replica avoids the hosts of its partition's other replicas while there are other
+hosts. It goes to the largest domain with the fewest of these replicas, then to the next smaller one. Fenced brokers get
+a replica only if there are too few live brokers, and never the first replica. Kafka's StripedReplicaPlacer has the same
+aims for racks of one level.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from klamm.errors import ErrorCode
+from klamm.failure_domains import crowding, level_names
 from klamm_controller.metadata.decision import Refusal
 from klamm_server.metadata.entities import BrokerImage
 
@@ -31,10 +34,10 @@ def place_replicas(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"the replication factor {replication_factor} is larger than the number of usable brokers, {len(usable)}",
         )
-    live = _rack_ring((broker for broker in usable if not broker.fenced), rng)
+    live = _ring([broker for broker in usable if not broker.fenced], rng)
     if not live:
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"all {len(usable)} registered brokers are fenced")
-    fenced = _rack_ring((broker for broker in usable if broker.fenced), rng)
+    fenced = _ring([broker for broker in usable if broker.fenced], rng)
     start = rng.randrange(len(live))
     followers = max(1, len(live) - 1)
     # The replicas depend only on the first broker and the distance, so compute them once.
@@ -50,17 +53,29 @@ def place_replicas(
     return placed
 
 
-def _rack_ring(brokers: Iterable[BrokerImage], rng: random.Random) -> list[BrokerImage]:
-    """Returns the brokers in an order in which the racks alternate for as long as they can."""
-    by_rack: dict[str, list[BrokerImage]] = {}
-    for broker in sorted(brokers, key=lambda broker: broker.broker_id):
-        by_rack.setdefault(broker.rack, []).append(broker)
-    racks = list(by_rack.values())
-    rng.shuffle(racks)
-    for rack in racks:
-        rng.shuffle(rack)
-    longest = max(map(len, racks), default=0)
-    return [rack[row] for row in range(longest) for rack in racks if row < len(rack)]
+def _ring(brokers: Sequence[BrokerImage], rng: random.Random) -> list[BrokerImage]:
+    """Returns the brokers in an order in which the domains of each level alternate for as long as they can."""
+    ordered = sorted(brokers, key=lambda broker: broker.broker_id)
+    return _alternating([(broker, level_names(broker.rack)) for broker in ordered], 0, rng)
+
+
+def _alternating(
+    brokers: Sequence[tuple[BrokerImage, Sequence[str]]], level: int, rng: random.Random
+) -> list[BrokerImage]:
+    """Returns the brokers of one domain, given with the names of their domains, so that the domains below it alternate.
+    `level` is the level of these smaller domains."""
+    below: dict[str, list[tuple[BrokerImage, Sequence[str]]]] = {}
+    for broker, domains in brokers:
+        below.setdefault("".join(domains[level : level + 1]), []).append((broker, domains))
+    if set(below) <= {""} and level:
+        alone = [broker for broker, _ in brokers]
+        rng.shuffle(alone)
+        return alone
+    groups = list(below.values())
+    rng.shuffle(groups)
+    rings = [_alternating(group, level + 1, rng) for group in groups]
+    longest = max(map(len, rings), default=0)
+    return [ring[row] for row in range(longest) for ring in rings if row < len(ring)]
 
 
 def _replicas_of(
@@ -75,12 +90,12 @@ def _replicas_of(
 
 
 def _extend(chosen: list[BrokerImage], candidates: Sequence[BrokerImage], size: int) -> None:
-    """Adds candidates to `chosen` until it has `size` brokers: first from racks that it does not use yet, then from
-    any."""
-    for avoid_used_racks in (True, False):
-        for broker in candidates:
-            if len(chosen) == size:
-                return
-            used = avoid_used_racks and any(broker.rack == other.rack for other in chosen)
-            if not used and broker not in chosen:
-                chosen.append(broker)
+    """Adds candidates to `chosen` until it has `size` brokers or there are no more candidates. Each time, adds the
+    first one in the least crowded domains."""
+    left = [broker for broker in candidates if broker not in chosen]
+    while left and len(chosen) < size:
+        used = [broker.rack for broker in chosen]
+        crowded = {rack: crowding(rack, used) for rack in {broker.rack for broker in left}}
+        best = min(left, key=lambda broker: crowded[broker.rack])
+        chosen.append(best)
+        left.remove(best)

@@ -4,7 +4,7 @@
     range     gives each member a contiguous range of each topic; topics with equal partition counts are split alike, so
               that records with the same key reach the same member; a member that had lower partitions gets lower ones
 
-Both are deterministic and ignore racks. (Kafka: UniformAssignor.java, RangeAssignor.java)
+Both are deterministic. They ignore racks and failure domains. (Kafka: UniformAssignor.java, RangeAssignor.java)
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from klamm.admin.placement_plan import plan_reassignment
 from klamm.errors import EXCEPTIONS, ErrorCode
@@ -70,3 +72,23 @@ def test_a_plan_moves_only_the_chosen_partitions():
 def test_a_plan_with_too_few_brokers_is_refused():
     with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_REPLICATION_FACTOR], match="t-0 needs 3 brokers"):
         off(1, partitions((1, 2, 3)), {1: "", 2: "", 3: ""})
+
+
+PATHS = st.builds("{}/{}".format, st.sampled_from(["dc1", "dc2"]), st.sampled_from(["h1", "h2", "h3"]))
+
+
+@given(racks=st.lists(PATHS, min_size=3, max_size=10), count=st.integers(1, 10), size=st.integers(1, 4), data=st.data())
+def test_moved_replicas_share_a_host_only_without_another(racks, count, size, data):
+    of = dict(enumerate(racks))
+    size = min(size, len(of) - 1)
+    current = partitions(*(tuple(data.draw(st.permutations(sorted(of)))[:size]) for _ in range(count)))
+    planned = off(0, current, of)
+    others = {rack for broker_id, rack in of.items() if broker_id}
+    for tp, before in current.items():
+        after = planned.get(tp, before)
+        assert 0 not in after
+        assert len(set(after)) == size
+        kept = [of[each] for each in before if each]
+        if 0 in before:
+            (moved,) = set(after) - set(before)
+            assert of[moved] not in kept or others <= set(kept), "no host twice while there are others"

@@ -40,6 +40,27 @@ def test_no_replica_is_closest_to_a_client_in_another_rack(client_rack: str) -> 
     assert selected(client_rack, view(1), view(2), view(5)) is None
 
 
+PATHS = {1: "dc1/host1", 2: "dc1/host2", 3: "dc2/host3", 4: "dc2/host4", 5: ""}
+
+
+@pytest.mark.parametrize(
+    ("client_rack", "broker_id"),
+    [
+        ("dc1/host2", 2),  # the same host comes before the leader
+        ("dc1/host9", 1),  # in the same data center, the leader comes first
+        ("dc2/host9", 4),  # of two followers in the data center, the one with the highest end offset
+        ("dc2/host3", 3),
+        ("dc2", 4),
+        ("dc3/host1", None),
+        ("host1", None),
+    ],
+)
+def test_the_replica_that_shares_most_of_the_clients_path_is_closest(client_rack: str, broker_id: int | None) -> None:
+    views = [view(1), view(2), view(3, end_offset=8), view(4, end_offset=9), view(5, end_offset=10)]
+    chosen = rack_aware_selector(PATHS.get)(client_rack, views)
+    assert (None if chosen is None else chosen.broker_id) == broker_id
+
+
 @pytest.mark.parametrize(
     ("name", "is_rack_aware"),
     [
