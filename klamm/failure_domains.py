@@ -44,6 +44,14 @@ def crowding(rack: str, others: Iterable[str]) -> tuple[int, ...]:
     return same_host, *levels
 
 
+def on_host(rack: str | None, host: str) -> str:
+    """Returns the path of a server on that host. A rack of one level is the domain around the host. A rack with a
+    slash already ends with the host."""
+    if not rack:
+        return host
+    return rack if SEPARATOR in rack else f"{rack}{SEPARATOR}{host}"
+
+
 def level_names(rack: str) -> list[str]:
     """Returns the names of all domains that a server in `rack` belongs to, the largest first: `dc1`, `dc1/host7`."""
     parts = rack.split(SEPARATOR)

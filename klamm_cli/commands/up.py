@@ -33,6 +33,7 @@ three replicas, of which two must be in sync."""
 
 _EXAMPLES: Final = """Examples:
   klamm up --data-dir /tmp/klamm
+  klamm up --brokers auto
   klamm up --controllers 3 --brokers 3 --coordinators 2
   klamm up --port 0 --set log.retention.hours=24
   klamm up --secure"""
@@ -126,7 +127,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="The number of controllers: 1, 3 or 5 [default: 1].",
     )
-    add("--brokers", type=_number(1, MAX_PROCESSES), default=1, metavar="N", help="The number of brokers [default: 1].")
+    add(
+        "--brokers",
+        type=_number_or_auto(1, MAX_PROCESSES),
+        default=1,
+        metavar="N",
+        help="The number of brokers; auto: one for each core that this command may use [default: 1].",
+    )
     add(
         "--coordinators",
         type=_number(1, MAX_PROCESSES),
@@ -173,6 +180,20 @@ def _number(least: int, most: int) -> Callable[[str], int]:
         if not least <= number <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is not valid, expected a number from {least} to {most}")
         return number
+
+    return parse
+
+
+def _number_or_auto(least: int, most: int) -> Callable[[str], int | None]:
+    """Returns a parser of a number, which returns None for `auto`."""
+
+    def parse(text: str) -> int | None:
+        if text == "auto":
+            return None
+        try:
+            return _number(least, most)(text)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"{error}, or auto") from None
 
     return parse
 

@@ -8,19 +8,33 @@ from typing import Any
 
 from klamm.admin.types import QuorumReplicaKind
 from klamm_cli.status.facts import ClusterFacts
+from klamm_cli.status.hosts import Host, hosts_of, state_of
 from klamm_cli.status.problems import Problem, used_percent
 
 _MIB = 1024 * 1024
 GROUPS_SHOWN = 10
 _DISK_COLUMNS = ("broker", "path", "state", "replicas", "used_mib", "free_mib", "disk_used_percent")
 
+_HOST_COLUMNS = ("ids", "host", "rack", "state", "leaders", "replicas", "out_of_sync")
+
 Table = tuple[str, tuple[str, ...], list[tuple[Any, ...]]]
 """The title, the columns and the rows of a table."""
 
 
 def tables(facts: ClusterFacts) -> list[Table]:
-    """Returns the tables that have rows."""
-    found: list[Table] = [
+    """Returns the tables that have rows. If a host has several brokers, each host has one line instead of a line for
+    each broker."""
+    hosts = hosts_of(facts.cluster.brokers)
+    is_by_host = len(hosts) < len(facts.cluster.brokers)
+    return [
+        ("brokers", _HOST_COLUMNS, _hosts(facts, hosts)) if is_by_host and table[0] == "brokers" else table
+        for table in _tables(facts)
+        if table[2]
+    ]
+
+
+def _tables(facts: ClusterFacts) -> list[Table]:
+    return [
         ("controllers", ("id", "address", "role", "end_index", "lag", "silent_ms"), _controllers(facts)),
         ("brokers", ("id", "address", "rack", "state", "leaders", "replicas", "out_of_sync"), _brokers(facts)),
         ("coordinators", ("id", "address", "state"), _coordinators(facts)),
@@ -31,7 +45,6 @@ def tables(facts: ClusterFacts) -> list[Table]:
         ),
         ("groups", ("group", "type", "state", "partitions", "lag", "behind_s", "lost"), _groups(facts)),
     ]
-    return [table for table in found if table[2]]
 
 
 def headline(facts: ClusterFacts, found: Sequence[Problem]) -> str:
@@ -81,7 +94,8 @@ def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
         "problems": [each.text for each in found],
         "controller_id": facts.cluster.controller_id,
         "metadata_end_index": facts.cluster.metadata_end_index,
-        **{title: [dict(zip(columns, row, strict=True)) for row in rows] for title, columns, rows in _all(facts)},
+        **{title: [dict(zip(columns, row, strict=True)) for row in rows] for title, columns, rows in _tables(facts)},
+        "hosts": [dict(zip(_HOST_COLUMNS, row, strict=True)) for row in _hosts(facts, hosts_of(facts.cluster.brokers))],
         "topics": None if facts.topics is None else len(facts.topics),
         "partitions": {
             "total": len(facts.partitions()),
@@ -94,13 +108,6 @@ def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
         "hanging_transactions": None if facts.hanging is None else [str(one.tp) for one in facts.hanging],
         "groups_left_out": facts.groups_left_out,
     }
-
-
-def _all(facts: ClusterFacts) -> list[Table]:
-    """Returns all tables, also those without rows, because scripts expect each of them."""
-    by_title = {table[0]: table for table in tables(facts)}
-    titles = ("controllers", "brokers", "coordinators", "log_dirs", "groups")
-    return [by_title.get(title, (title, (), [])) for title in titles]
 
 
 def _controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
@@ -131,20 +138,40 @@ def _controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     ]
 
 
-def _brokers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
+def _counts(facts: ClusterFacts) -> tuple[Counter[int], Counter[int], Counter[int]]:
+    """Returns the numbers of partitions that each broker leads, of its replicas, and of those out of sync."""
     partitions = [each for _, each in facts.partitions()]
     leaders = Counter(each.leader for each in partitions)
     replicas = Counter(node_id for each in partitions for node_id in each.replicas)
     out_of_sync = Counter(node_id for each in partitions for node_id in set(each.replicas) - set(each.isr))
+    return leaders, replicas, out_of_sync
+
+
+def _brokers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
+    counts = _counts(facts)
     return [
         (
             each.node_id,
             f"{each.host}:{each.port}",
             each.rack or None,
-            "fenced" if each.fenced else "shutting down" if each.in_controlled_shutdown else "live",
-            *(None if facts.topics is None else count[each.node_id] for count in (leaders, replicas, out_of_sync)),
+            state_of(each),
+            *(None if facts.topics is None else count[each.node_id] for count in counts),
         )
         for each in facts.cluster.brokers
+    ]
+
+
+def _hosts(facts: ClusterFacts, hosts: Sequence[Host]) -> list[tuple[Any, ...]]:
+    counts = _counts(facts)
+    return [
+        (
+            each.ids,
+            each.host,
+            each.rack or None,
+            each.state,
+            *(None if facts.topics is None else each.total(count) for count in counts),
+        )
+        for each in hosts
     ]
 
 

@@ -13,8 +13,8 @@ from tests.support.waiting import patience
 
 
 class ServerProcess:
-    """`python -m <package>` with settings. It keeps its port and directory over restarts. `prefix` is a command that
-    runs the rest of its command line in its own place."""
+    """`python -m <package>` with settings and further `arguments`. It keeps its port and directory over restarts.
+    `prefix` is a command that runs the rest of its command line in its own place."""
 
     def __init__(
         self,
@@ -23,13 +23,14 @@ class ServerProcess:
         directory: pathlib.Path,
         settings: Mapping[str, str],
         prefix: Sequence[str] = (),
+        arguments: Sequence[str] = (),
     ) -> None:
         self.node_id = node_id
         self.address = settings["listeners"].removeprefix("GRPC://")
         self.port = int(self.address.rpartition(":")[2])
         self.log_path = directory / f"{package}-{node_id}.log"
         self.settings = {"node.id": str(node_id), **settings}
-        self._command = [*prefix, sys.executable, "-m", package]
+        self._command = [*prefix, sys.executable, "-m", package, *arguments]
         for name, text in self.settings.items():
             self._command += ["--set", f"{name}={text}"]
         self._process: subprocess.Popen[bytes] | None = None

@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -94,7 +94,34 @@ C = TypeVar("C", bound=ServiceConfig)
 MakeServer = Callable[[C, ListenersTls], Server]
 
 
-def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments: Sequence[str] | None = None) -> int:
+Load = Callable[[Mapping[str, str]], C]
+"""Returns the configuration with these settings on top."""
+ConfigT = TypeVar("ConfigT", bound=ServiceConfig, contravariant=True)
+
+
+class SeveralProcesses(Protocol[ConfigT]):
+    """The options by which a program runs several servers of its kind on one host."""
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the options to those that every server has."""
+
+    def own_settings(self, config: ConfigT, options: argparse.Namespace) -> Mapping[str, str]:
+        """Returns the settings by which this process differs from the host's configuration."""
+
+    def run(
+        self, config: ConfigT, options: argparse.Namespace, load: Callable[[Mapping[str, str]], ConfigT]
+    ) -> int | None:
+        """Runs the processes of the host, and returns the exit status. Returns None if this process is a server itself.
+        Raises KlammError for a configuration that does not suit several processes."""
+
+
+def main(
+    name: str,
+    config_class: type[C],
+    make_server: MakeServer[C],
+    arguments: Sequence[str] | None = None,
+    several: SeveralProcesses[C] | None = None,
+) -> int:
     """`<name> [--config FILE] [--set NAME=VALUE]...`; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog=name,
@@ -114,11 +141,23 @@ def main(name: str, config_class: type[C], make_server: MakeServer[C], arguments
         help="Die immediately, as after kill -9, when standard input closes, because the parent process"
         " has then ended.",
     )
+    if several is not None:
+        several.add_options(parser)
     options = parser.parse_args(arguments)
     try:
         require_assertions()
-        config = load_layers(config_class, _layers(config_class, options))
-    except KlammError as error:
+        layers = _layers(config_class, options)
+        config = load_layers(config_class, layers)
+
+        def load_on_top(settings: Mapping[str, str]) -> C:
+            return load_layers(config_class, {**layers, "--processes": settings})
+
+        if several is not None:
+            own = several.own_settings(config, options)
+            config = load_on_top(own) if own else config
+            if not options.show_config and (status := several.run(config, options, load_on_top)) is not None:
+                return status
+    except (KlammError, OSError) as error:
         return _cannot_start(error)
     if options.show_config:
         print(*describe(config), sep="\n")  # noqa: T201 - what was asked for

@@ -30,6 +30,15 @@ def check_embedded(data_dir: Path) -> None:
         raise KlammError(f"{data_dir} holds a cluster of several processes: start it with --controllers {controllers}")
 
 
+def brokers_for(data_dir: Path, cores: int) -> int:
+    """Returns the number of brokers for `--brokers auto`, which is one for each core. It is no smaller than the number
+    of brokers in the directory, because records would be missing. A cluster in one process keeps its only broker."""
+    if (data_dir / _EMBEDDED_CONTROLLER).exists():
+        return 1
+    ids = [each.name.removeprefix("broker-") for each in data_dir.glob("broker-*")]
+    return max([cores, *(int(each) for each in ids if each.isdecimal())])
+
+
 def claim(data_dir: Path, size: ClusterSize) -> str:
     """Returns the id of the cluster in the directory. A new directory becomes one for a cluster of `size`.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from klamm.errors import KlammError
 from klamm_server.net.bound_sockets import bound_sockets
 
 KAFKA_PORT_STEP: Final = 10
-"""The step between the Kafka ports of brokers. The ports are 9092, 9102, 9112, so that the gRPC ports from 9094 on fit
-in between."""
+"""The step between the Kafka ports of brokers. The ports are 9092, 9102, 9112, so that eight gRPC ports from 9094 on
+fit in between."""
 SERVERS_PORT_STEP: Final = 70
 """The step between the port of a server of a secured cluster and the port that other servers dial."""
 
@@ -19,6 +20,15 @@ SERVERS_PORT_STEP: Final = 70
 def consecutive(port: int, count: int, step: int = 1) -> list[int]:
     """Returns `count` ports from `port` on, `step` apart. Returns zeros if `port` is 0."""
     return [port + number * step if port else 0 for number in range(count)]
+
+
+def kafka_ports(port: int, count: int, *, taken: Collection[int]) -> list[int]:
+    """Returns the ports at which `count` brokers listen for Kafka clients, KAFKA_PORT_STEP apart from `port` on. Ports
+    in `taken` are left out, because a cluster with many brokers has gRPC ports there. Returns zeros if `port` is 0."""
+    if not port:
+        return [0] * count
+    free = (each for each in itertools.count(port, KAFKA_PORT_STEP) if each == port or each not in taken)
+    return list(itertools.islice(free, count))
 
 
 def servers_port(port: int) -> int:

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,6 +115,20 @@ def test_up_restarts_a_killed_broker_and_ends_all_processes_with_the_command(tmp
     # The same cluster starts again with other ports.
     with up(data_dir, *SIZE) as cluster:
         assert cluster.klamm.ok("topics", "list", "--json").document[0]["topic"] == "t"
+
+
+def test_auto_starts_a_broker_for_each_core_of_the_affinity_in_one_failure_domain(tmp_path):
+    before = os.sched_getaffinity(0)
+    cores = sorted(before)[:2]
+    os.sched_setaffinity(0, cores)  # which the command inherits
+    try:
+        with up(tmp_path / "data", "--brokers", "auto", "--coordinators", "2") as cluster:
+            os.sched_setaffinity(0, before)
+            assert sum(name.startswith("klamm_broker") for name in cluster.children()) == len(cores)
+            brokers = cluster.klamm.ok("cluster", "status", "--json").document["brokers"]
+            assert {each["rack"] for each in brokers} == ({socket.gethostname()} if len(cores) > 1 else {None})
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def test_no_process_outlives_a_killed_command(tmp_path):

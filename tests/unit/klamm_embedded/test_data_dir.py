@@ -6,7 +6,7 @@ import pytest
 
 from klamm.errors import KlammError
 from klamm_controller.log.bootstrap import write_bootstrap_records
-from klamm_embedded.data_dir import check_embedded, claim
+from klamm_embedded.data_dir import brokers_for, check_embedded, claim
 from klamm_embedded.layout import ClusterSize
 
 THREE = ClusterSize(controllers=3, brokers=3)
@@ -62,3 +62,16 @@ def test_a_file_without_the_id_is_named(tmp_path):
     (tmp_path / "cluster.properties").write_text("controllers=3\n")
     with pytest.raises(KlammError, match=r"cluster\.properties: cluster\.id is missing"):
         claim(tmp_path, THREE)
+
+
+def test_auto_starts_a_broker_for_each_core_but_no_fewer_than_the_directory_has(tmp_path):
+    assert brokers_for(tmp_path / "new", 4) == 4
+    for name in ("broker-1", "broker-6", "broker-old"):
+        (tmp_path / name).mkdir()
+    assert brokers_for(tmp_path, 4) == 6
+    assert brokers_for(tmp_path, 8) == 8
+
+
+def test_auto_keeps_a_cluster_in_one_process(tmp_path):
+    (tmp_path / "controller").mkdir()
+    assert brokers_for(tmp_path, 8) == 1

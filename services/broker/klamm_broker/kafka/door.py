@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from klamm.rpc.transport import Transport
 from klamm.security.principal_rules import PrincipalRules
@@ -31,7 +30,7 @@ from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.metadata.metadata_waiters import MetadataWaiters
-from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.config.broker_configs import FETCH_SESSIONS_PART, BrokerConfig
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener, SecurityProtocol
 from klamm_server.rpc.controllers import Controllers
@@ -48,10 +47,6 @@ from klamm_server.security.operations import check_of_api
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
 from klamm_server.security.quotas.rate_window import WindowSpan
-
-FETCH_SESSIONS_PART: Final = 16
-"""The fetch sessions may take this part of the memory that the process may use, unless fetch.session.max.bytes is
-set."""
 
 
 class KafkaDoor:

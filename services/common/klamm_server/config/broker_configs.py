@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from klamm.errors import ConfigError
 from klamm.setting import (
@@ -58,6 +58,10 @@ def _default_of_topics(topic_config: str) -> Setting:
 _LIMIT_OR_NONE = Validator(
     expected="-1 or at least 1", accepts=lambda value: isinstance(value, int) and (value == -1 or value >= 1)
 )
+
+FETCH_SESSIONS_PART: Final = 16
+"""The fetch sessions may take this part of the memory that the process may use, unless fetch.session.max.bytes is
+set."""
 
 _KAFKA_REPLICA = "org.apache.kafka.common.replica."
 _REPLICA_SELECTOR = one_of(

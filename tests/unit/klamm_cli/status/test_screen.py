@@ -91,3 +91,36 @@ def test_groups_are_shown_with_their_lag_and_what_they_lost(facts):
     }
     assert rows(shown, "groups") == [row]
     assert "groups 1, behind 1, with records lost 1" in summary(shown)
+
+
+def test_brokers_of_one_host_take_one_line_and_stay_apart_in_the_document(facts):
+    brokers = (
+        *(server(100 + number, host="h1", rack="dc1/h1", fenced=number == 3) for number in range(4)),
+        server(200, host="h2", rack="dc1/h2"),
+        server(201, host="h2", rack="dc1/h2"),
+    )
+    orders = topic("orders", partition(0, leader=101, replicas=(101, 200), isr=(101,)))
+    described = facts(cluster={"brokers": brokers}, topics={"orders": orders})
+    assert rows(described, "brokers") == [
+        {
+            "ids": "100-103",
+            "host": "h1",
+            "rack": "dc1/h1",
+            "state": "1 fenced, 3 live",
+            "leaders": 1,
+            "replicas": 1,
+            "out_of_sync": 0,
+        },
+        {
+            "ids": "200-201",
+            "host": "h2",
+            "rack": "dc1/h2",
+            "state": "live",
+            "leaders": 0,
+            "replicas": 1,
+            "out_of_sync": 1,
+        },
+    ]
+    found = document(described, [])
+    assert len(found["brokers"]) == 6
+    assert [each["ids"] for each in found["hosts"]] == ["100-103", "200-201"]

@@ -1,6 +1,6 @@
 import itertools
 
-from klamm_embedded.restart_backoff import PAUSE_MAX_S, PAUSE_MIN_S, STEADY_S, RestartBackoff
+from klamm_server.runtime.restart_backoff import PAUSE_MAX_S, PAUSE_MIN_S, STEADY_S, RestartBackoff
 
 
 def test_the_restart_pause_of_a_failing_process_doubles_up_to_a_limit():
