@@ -13,6 +13,7 @@ import typer
 
 from klamm.errors import KlammError
 from klamm.model import TopicPartition
+from klamm_cli.commands.balance import balance
 from klamm_cli.commands.moving import Moving, wait_for_moves
 from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
@@ -165,6 +166,11 @@ def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
         f"leader {description.leader_id}, term {description.term}, committed up to {description.high_watermark}"
     )
     print_rows(columns, rows, as_json=False)
+
+
+app.command("balance", epilog=examples("klamm cluster balance --dry-run", "klamm cluster balance --throttle 20000000"))(
+    balance
+)
 
 
 BrokerId = Annotated[int, typer.Argument(help="The broker's node.id.", min=0, metavar="BROKER", show_default=False)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from klamm.model import TopicPartition
@@ -36,3 +36,30 @@ def wait_for_moves(admin: Admin, count_left: Callable[[], int], find_moving: Cal
             most = max(most, left)
             report.show(f"{most - left} of {counted(most, 'partition')} moved", amount)
             time.sleep(_LOOK_EVERY_S)
+
+
+def wait_until_moved(admin: Admin, plan: Iterable[TopicPartition]) -> None:
+    """Waits until no partition of the plan is being moved."""
+    wanted = list(plan)
+
+    def find_moving() -> Moving:
+        ongoing = admin.list_partition_reassignments(wanted)
+        return {tp: each for tp, each in partitions_of(admin, ongoing).items() if tp in ongoing}
+
+    wait_for_moves(admin, lambda: len(admin.list_partition_reassignments(wanted)), find_moving)
+
+
+def partitions_of(admin: Admin, plan: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionDescription]:
+    """Returns all partitions of the topics in the plan."""
+    described = admin.describe_topics({tp.topic for tp in plan})
+    return {
+        TopicPartition(name, each.partition): each for name, topic in described.items() for each in topic.partitions
+    }
+
+
+def unthrottle(admin: Admin, topics: Iterable[str]) -> None:
+    """Removes the throttles of moves from all brokers and from the topics."""
+    from klamm.admin.replication_throttle import unthrottle_changes
+
+    brokers = [each.node_id for each in admin.describe_cluster().brokers]
+    admin.incremental_alter_configs(unthrottle_changes(brokers=brokers, topics=topics))

@@ -10,7 +10,7 @@ import typer
 
 from klamm.errors import raise_first
 from klamm.model import TopicPartition
-from klamm_cli.commands.moving import Moving, wait_for_moves
+from klamm_cli.commands.moving import partitions_of, unthrottle, wait_until_moved
 from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
@@ -33,7 +33,7 @@ from klamm_cli.text.amounts import counted
 from klamm_cli.text.reassignment_plan import plan_document, read_plan
 
 if TYPE_CHECKING:
-    from klamm.admin import Admin, PartitionDescription
+    from klamm.admin import PartitionDescription
 
 app = new_app("Move partitions to other brokers; change replication factors.")
 
@@ -130,7 +130,7 @@ def execute(
     with connected(bootstrap, timeout) as admin:
         before = {
             tp: tuple(i for i in each.replicas if i not in each.adding_replicas)
-            for tp, each in _partitions(admin, plan).items()
+            for tp, each in partitions_of(admin, plan).items()
         }
         _refuse_unknown(plan, before)
         if throttle is not None:
@@ -155,7 +155,7 @@ def execute(
         print_json(back)
     if wait and not validate_only:
         with connected(bootstrap, timeout) as admin:
-            _wait(admin, plan)
+            wait_until_moved(admin, plan)
 
 
 PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Keep the throttles.")]
@@ -176,11 +176,11 @@ def verify(
     neither where the plan puts it nor on its way."""
     plan = read_plan(file)
     with connected(bootstrap, timeout) as admin:
-        partitions = _partitions(admin, plan)
+        partitions = partitions_of(admin, plan)
         _refuse_unknown(plan, partitions)
         if wait:
-            _wait(admin, plan)
-            partitions = _partitions(admin, plan)
+            wait_until_moved(admin, plan)
+            partitions = partitions_of(admin, plan)
         ongoing = admin.list_partition_reassignments()
         replicas = current_replicas(admin.describe_log_dirs() if ongoing else {})
         rows = [
@@ -188,7 +188,7 @@ def verify(
             for tp, wanted in sorted(plan.items())
         ]
         if not ongoing and not preserve_throttles:
-            _unthrottle(admin, {tp.topic for tp in plan})
+            unthrottle(admin, {tp.topic for tp in plan})
     print_rows(("topic", "partition", "state", "replicas", "copied"), rows, as_json=as_json)
     if any(row[2] == _ELSEWHERE for row in rows):
         raise typer.Exit(int(ExitStatus.FAILED))
@@ -226,35 +226,17 @@ def cancel(
     with connected(bootstrap, timeout) as admin:
         partitions = list(admin.list_partition_reassignments() if file is None else read_plan(file))
         if validate_only:
-            raise_first(list(cancellation_errors(partitions, _partitions(admin, partitions))))
+            raise_first(list(cancellation_errors(partitions, partitions_of(admin, partitions))))
         else:
             admin.alter_partition_reassignments(dict.fromkeys(partitions))
             if not preserve_throttles and not admin.list_partition_reassignments():
-                _unthrottle(admin, {tp.topic for tp in partitions})
+                unthrottle(admin, {tp.topic for tp in partitions})
     line = f"{tense(validate_only, 'cancelled', 'cancel')} {counted(len(partitions), 'reassignment')}"
     document = {"cancelled": [str(tp) for tp in partitions]}
     print_change(document, line, as_json=as_json, validate_only=validate_only)
 
 
 _COMPLETE, _MOVING, _ELSEWHERE = "complete", "moving", "not as planned"
-
-
-def _partitions(admin: Admin, plan: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionDescription]:
-    """Returns all partitions of the topics in the plan."""
-    described = admin.describe_topics({tp.topic for tp in plan})
-    return {
-        TopicPartition(name, each.partition): each for name, topic in described.items() for each in topic.partitions
-    }
-
-
-def _wait(admin: Admin, plan: Iterable[TopicPartition]) -> None:
-    """Waits until no partition of the plan is being moved."""
-
-    def find_moving() -> Moving:
-        ongoing = admin.list_partition_reassignments(plan)
-        return {tp: each for tp, each in _partitions(admin, ongoing).items() if tp in ongoing}
-
-    wait_for_moves(admin, lambda: len(admin.list_partition_reassignments(plan)), find_moving)
 
 
 def _refuse_unknown(plan: Iterable[TopicPartition], known: Iterable[TopicPartition]) -> None:
@@ -281,13 +263,6 @@ def _copied(tp: TopicPartition, partition: PartitionDescription, replicas: Repli
     added = (replicas.get((each, tp)) for each in partition.adding_replicas)
     least = min(0 if each is None else each.log_end_offset for each in added)
     return 100 * max(0, min(least - start, total)) // total if total else 100
-
-
-def _unthrottle(admin: Admin, topics: Iterable[str]) -> None:
-    from klamm.admin.replication_throttle import unthrottle_changes
-
-    brokers = [each.node_id for each in admin.describe_cluster().brokers]
-    admin.incremental_alter_configs(unthrottle_changes(brokers=brokers, topics=topics))
 
 
 def _ids_text(ids: Iterable[int]) -> str:

@@ -23,6 +23,8 @@ def log_dir(message: broker_pb2.DescribedLogDir) -> LogDirDescription:
                 offset_lag=each.offset_lag,
                 held_bytes=each.held_bytes,
                 held_for=each.held_for,
+                in_bytes=each.in_bytes,
+                out_bytes=each.out_bytes,
             )
             for each in message.replicas
         ),

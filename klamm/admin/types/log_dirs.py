@@ -31,6 +31,10 @@ class ReplicaDescription:
     """The bytes that retention keeps only for groups (`retention.hold.groups`), of a replica that leads."""
     held_for: str = ""
     """The group with the lowest committed offset, for which the bytes are held. Empty if no coordinator could tell."""
+    in_bytes: int = 0
+    """The bytes of record batches that producers have appended to this replica since the broker opened its log."""
+    out_bytes: int = 0
+    """The bytes of record batches that this replica has sent to consumers since the broker opened its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 Each package may use those below it. `kafka` and `grpc` do not use each other:
 
     server.py      creates the packages' objects and connects them
+    processes/     several broker processes of one host
     kafka/  grpc/  the two protocols: the Kafka wire protocol and gRPC
     handlers/      the handling of requests, for both protocols
     replication/   fetching from leaders, and sending changes of in-sync sets to the controller

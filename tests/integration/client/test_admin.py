@@ -33,7 +33,7 @@ from klamm.errors import (
 )
 from klamm.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from tests.support.klamm_process import running_cluster
-from tests.support.waiting import wait_until
+from tests.support.waiting import patience, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +181,24 @@ def test_records_are_deleted_up_to_an_offset(admin, bootstrap, topic):
     with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0"):
         admin.delete_records({tp: 51})
     assert admin.delete_records({tp: -1}) == {tp: 50}
+
+
+def test_describe_log_dirs_counts_the_bytes_of_producers_and_consumers(admin, bootstrap, topic):
+    def counted():
+        ((log_dir,),) = admin.describe_log_dirs(topics=[topic]).values()
+        return {each.tp.partition: (each.in_bytes, each.out_bytes) for each in log_dir.replicas}
+
+    with Producer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"v" * 1000, partition=0).result(patience())
+    in_bytes, out_bytes = counted()[0]
+    assert (in_bytes > 1000, out_bytes) == (True, 0)
+    with Consumer(bootstrap_servers=bootstrap) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning(TopicPartition(topic, 0))
+        while not consumer.poll(timeout_ms=500):
+            pass
+    assert counted()[0] == (in_bytes, in_bytes)
+    assert {number for number, each in counted().items() if any(each)} == {0}
 
 
 def test_describe_log_dirs_reports_disk_space_and_replica_sizes(admin, bootstrap, topic):

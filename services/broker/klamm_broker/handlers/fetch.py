@@ -100,7 +100,7 @@ class FetchHandler:
         except LogDirFailure:
             return found, None
         if records is not None:
-            _count(found)
+            self._count(found)
         return found, records
 
     async def finish(self, query: FetchQuery, begun: LocatedFetch) -> tuple[LocatedFetch, Sequence[Copy | RecordFile]]:
@@ -192,8 +192,20 @@ class FetchHandler:
                 # The failed directory's partitions are offline now, so the loop ends. Partitions of other directories
                 # are served.
                 found = self._locate(query)
-        _count(found)
+        self._count(found)
         return found, records
+
+    def _count(self, found: LocatedFetch) -> None:
+        """Counts the records that a fetch returns, and its errors."""
+        if found.size_bytes:
+            for answer in found.answers:
+                if answer.records_bytes:
+                    metrics.on_fetched(answer.topic_partition.topic, answer.records_bytes)
+                    partition = self._replicas.get(answer.topic_partition)
+                    if partition is not None:
+                        partition.log.traffic.out_bytes += answer.records_bytes
+        for error in found.errors:
+            metrics.on_error("fetch", error.code)
 
 
 def _refused(query: FetchQuery) -> AbstractSet[str]:
@@ -202,15 +214,6 @@ def _refused(query: FetchQuery) -> AbstractSet[str]:
     if CALLER.get() is None:
         return frozenset()
     return refused_topics(AclOperation.READ, {one.topic_partition.topic for one in query.cursors})
-
-
-def _count(found: LocatedFetch) -> None:
-    if found.size_bytes:
-        for answer in found.answers:
-            if answer.records_bytes:
-                metrics.on_fetched(answer.topic_partition.topic, answer.records_bytes)
-    for error in found.errors:
-        metrics.on_error("fetch", error.code)
 
 
 def reader_terms(replica_id: int, isolation_level: int, rack: str) -> ReaderTerms:

@@ -36,6 +36,10 @@ class DescribedReplica(NamedTuple):
     """The bytes that retention keeps only for groups."""
     held_for: str
     """The group with the lowest committed offset, if it is known."""
+    in_bytes: int
+    """The bytes that producers have appended here since the log was opened."""
+    out_bytes: int
+    """The bytes that consumers have fetched here since the log was opened."""
 
 
 class DescribedLogDir(NamedTuple):
@@ -103,6 +107,8 @@ class LogDirsHandler:
             replica.offset_lag,
             held.held_bytes,
             held.group_id,
+            log.traffic.in_bytes,
+            log.traffic.out_bytes,
         )
 
     async def alter_replica_log_dirs(self, moves: Iterable[ReplicaMove]) -> list[StartedMove]:

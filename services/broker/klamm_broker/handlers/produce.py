@@ -310,6 +310,7 @@ class ProduceHandler:
         base_offset, last_offset, log_append_time_ms, log_start_offset, is_duplicate = appended
         if not is_duplicate:
             metrics.on_append(topic_partition.topic, len(records), last_offset + 1 - base_offset)
+            replica.log.traffic.in_bytes += len(records)
         if acks == ACKS_ALL and last_offset >= replica.high_watermark:
             pending[topic_partition] = PendingAppend(replica, last_offset + 1)
         return Produced(topic_partition, ErrorCode.NONE, "", base_offset, log_append_time_ms, log_start_offset)

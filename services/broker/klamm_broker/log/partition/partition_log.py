@@ -121,6 +121,16 @@ class LoadedLog:
     """True if the broker was shut down cleanly, so that the whole log is on disk."""
 
 
+class LogTraffic:
+    """The bytes that clients have sent to a log and received from it since it was opened."""
+
+    __slots__ = ("in_bytes", "out_bytes")
+
+    def __init__(self) -> None:
+        self.in_bytes = 0
+        self.out_bytes = 0
+
+
 class PartitionLog:
     """The log of one partition replica. Its parts have the other operations. Every call may raise LogDirFailure."""
 
@@ -166,6 +176,7 @@ class PartitionLog:
         self.compaction = LogCompaction(segments, self.flusher, self.reader)
         self.scrub = LogScrub(segments, self.flusher, self.compaction, epochs)
         self.replacement = SegmentReplacement(segments)
+        self.traffic = LogTraffic()
 
     @property
     def config(self) -> LogConfig:
