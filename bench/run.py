@@ -21,6 +21,7 @@ RUNS = {
     "consume": "client_consume.py --bytes 100 1024",
     "broker-unary": "broker_produce.py --mode unary",
     "broker-stream": "broker_produce.py --mode stream",
+    "cores": "cores.py",
     "latency": "latency.py --rate 1000",
     "transactions": "transactions.py",
     "compaction": "compaction.py",
