@@ -13,7 +13,7 @@ JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # What klamm/_core.pyx replaces.
-IN_PURE_PYTHON := tests/unit/klamm/producer tests/unit/klamm/consumer tests/unit/klamm/records \
+IN_PURE_PYTHON := tests/unit/klamm/producer tests/unit/klamm/consumer tests/unit/klamm/records tests/unit/klamm/arrow \
     tests/unit/klamm/test_partitioner.py tests/unit/klamm/test_core.py \
     tests/integration/client/test_producer_interrupts.py
 

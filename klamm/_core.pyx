@@ -11,10 +11,14 @@ Each class does what its counterpart in pure Python does, which is the reference
     SendPath             klamm.producer.producer.Producer.send
     ConsumerRecord       klamm.consumer.record.ConsumerRecord
     decode_rows          klamm.consumer.fetch.row_decoder.decode_rows
+    ColumnRows           klamm.arrow.row_builder.PureRowBuilder
+    pack_rows            klamm.arrow.record_packing.pack
+    place_by_key         klamm.arrow.key_partitions.key_partitions
     RecordLoop           klamm.consumer.sync_consumer.Consumer._next
 
-The interpreter lock is held in all of them. A signal handler or a destructor may run only where this module calls
-Python, or makes an object that the garbage collector tracks. So appending a record does neither.
+The interpreter lock is held in all of them but the last three, which work on columns. A signal handler or a destructor
+may run only where this module calls Python, or makes an object that the garbage collector tracks. So appending a record
+does neither.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -1279,6 +1283,535 @@ cdef inline bint sum_is_out_of_range(int64_t base, int64_t delta) noexcept nogil
     if delta >= 0:
         return base > INT64_MAX - delta
     return delta < -INT64_MAX or base < -INT64_MAX - delta
+
+
+# --- columns
+
+@cython.final
+cdef class GrownArray:
+    """A C array that grows, and that others read as a buffer without a copy when it grows no more."""
+
+    cdef uint8_t* data
+    cdef Py_ssize_t size, capacity
+
+    def __cinit__(self):
+        self.capacity = 64
+        self.data = <uint8_t*>malloc(self.capacity)
+        if self.data == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef bint reserve(self, Py_ssize_t more) noexcept nogil:
+        """Makes room for so many further bytes. Returns false if there is no memory."""
+        cdef Py_ssize_t wanted = self.size + more
+        cdef uint8_t* data
+        if wanted > self.capacity:
+            wanted = max(wanted, 2 * self.capacity)
+            data = <uint8_t*>realloc(self.data, wanted)
+            if data == NULL:
+                return False
+            self.data = data
+            self.capacity = wanted
+        return True
+
+    cdef void shrink(self) noexcept nogil:
+        """Gives back the memory that is not used."""
+        cdef uint8_t* data = <uint8_t*>realloc(self.data, max(self.size, 1))
+        if data != NULL:
+            self.data = data
+            self.capacity = max(self.size, 1)
+
+    cdef inline void put(self, const uint8_t* data, int64_t size) noexcept nogil:
+        memcpy(self.data + self.size, data, size)
+        self.size += size
+
+    cdef inline void put_int32(self, int32_t number) noexcept nogil:
+        (<int32_t*>(self.data + self.size))[0] = number
+        self.size += 4
+
+    cdef inline void put_int64(self, int64_t number) noexcept nogil:
+        (<int64_t*>(self.data + self.size))[0] = number
+        self.size += 8
+
+    cdef inline void put_bit(self, Py_ssize_t row, bint is_set) noexcept nogil:
+        if row & 7 == 0:
+            self.data[row >> 3] = 0
+            self.size = (row >> 3) + 1
+        if is_set:
+            self.data[row >> 3] |= 1 << (row & 7)
+        else:
+            self.data[row >> 3] &= ~(1 << (row & 7))
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
+
+
+@cython.final
+cdef class BinaryRows:
+    """A column of nullable bytes, in Arrow's form: a bit for each row that is not null, the ends, and the bytes."""
+
+    cdef readonly GrownArray valid, ends, data
+    cdef readonly Py_ssize_t row_count, null_count
+
+    def __cinit__(self):
+        self.valid = GrownArray.__new__(GrownArray)
+        self.ends = GrownArray.__new__(GrownArray)
+        self.data = GrownArray.__new__(GrownArray)
+        self.ends.put_int32(0)
+
+    cdef bint reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
+        """Makes room for rows with `size` bytes in all. Returns false if there is no memory."""
+        return self.valid.reserve(rows + 1) and self.ends.reserve(4 * rows) and self.data.reserve(size)
+
+    cdef inline void add(self, const uint8_t* data, int64_t size) noexcept nogil:
+        """Appends a row, for which there is room. The size of a null is -1."""
+        self.valid.put_bit(self.row_count, size >= 0)
+        if size > 0:
+            self.data.put(data, size)
+        self.null_count += size < 0
+        self.ends.put_int32(<int32_t>self.data.size)
+        self.row_count += 1
+
+    cdef void cut(self, Py_ssize_t row_count, Py_ssize_t null_count) noexcept nogil:
+        """Removes the rows after the first `row_count`."""
+        self.row_count = row_count
+        self.null_count = null_count
+        self.ends.size = 4 * (row_count + 1)
+        self.valid.size = (row_count + 7) >> 3
+        self.data.size = (<int32_t*>self.ends.data)[row_count]
+
+    cdef void shrink(self) noexcept nogil:
+        self.valid.shrink()
+        self.ends.shrink()
+        self.data.shrink()
+
+
+cdef enum:
+    ADDED = 1
+    BROKEN = 0
+    NO_MEMORY = -1
+    TOO_LARGE = -2
+
+
+@cython.final
+cdef class ColumnRows:
+    """Columns of the records of many batches of one partition: arrays of C that become Arrow's without a copy. They are
+    filled without the interpreter lock.
+
+    A column that is not wanted is None. `header_ends` has the number of headers up to each row."""
+
+    cdef readonly GrownArray offset, timestamp, timestamp_type, leader_epoch, header_ends
+    cdef readonly BinaryRows key, value, header_names, header_values
+    cdef readonly Py_ssize_t row_count
+
+    def __init__(self, wanted):
+        self.offset = new_array("offset" in wanted)
+        self.timestamp = new_array("timestamp" in wanted)
+        self.timestamp_type = new_array("timestamp_type" in wanted)
+        self.leader_epoch = new_array("leader_epoch" in wanted)
+        self.key = BinaryRows() if "key" in wanted else None
+        self.value = BinaryRows() if "value" in wanted else None
+        if "headers" in wanted:
+            self.header_ends = new_array(True)
+            self.header_ends.put_int32(0)
+            self.header_names = BinaryRows()
+            self.header_values = BinaryRows()
+
+    def add(self, section, int64_t start_offset, int64_t end_offset):
+        """Adds the records of a RecordSection whose offsets are in the range. Returns False, and adds nothing, if a
+        record is broken. Raises OverflowError if a column would have 2 GiB or more."""
+        cdef object header = section.header
+        cdef Py_ssize_t start = section.start, end = section.end, count = header.record_count
+        cdef int64_t base_offset = header.base_offset, base_timestamp_ms = header.base_timestamp_ms
+        cdef int64_t log_append_time_ms = header.max_timestamp_ms
+        cdef int32_t leader_epoch = header.partition_leader_epoch
+        cdef bint is_log_append_time = header.timestamp_type != 0
+        cdef Py_buffer view
+        cdef int outcome
+        if not 0 <= base_offset <= INT64_MAX - INT32_MAX:
+            return False
+        PyObject_GetBuffer(section.data, &view, PyBUF_SIMPLE)
+        try:
+            if not 0 <= start <= end <= view.len or not 0 <= count <= end - start:
+                return False
+            with nogil:
+                outcome = self.fill(
+                    <const uint8_t*>view.buf + start, <const uint8_t*>view.buf + end, count, base_offset,
+                    base_timestamp_ms, log_append_time_ms, is_log_append_time, leader_epoch, start_offset, end_offset,
+                )
+        finally:
+            PyBuffer_Release(&view)
+        if outcome == NO_MEMORY:
+            raise MemoryError
+        if outcome == TOO_LARGE:
+            raise OverflowError("a column of records has at most 2,147,483,647 bytes")
+        return outcome == ADDED
+
+    cdef int fill(
+        self, const uint8_t* at, const uint8_t* end, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp_ms,
+        int64_t log_append_time_ms, bint is_log_append_time, int32_t leader_epoch, int64_t start_offset,
+        int64_t end_offset
+    ) noexcept nogil:
+        cdef Py_ssize_t rows_before = self.row_count, headers_before = 0
+        cdef Py_ssize_t key_nulls = 0, value_nulls = 0, header_nulls = 0
+        cdef int outcome = self.reserve(count, end - at)
+        if self.key is not None:
+            key_nulls = self.key.null_count
+        if self.value is not None:
+            value_nulls = self.value.null_count
+        if self.header_ends is not None:
+            headers_before = self.header_names.row_count
+            header_nulls = self.header_values.null_count
+        if outcome == ADDED:
+            outcome = self.read(
+                at, end, count, base_offset, base_timestamp_ms, log_append_time_ms, is_log_append_time, leader_epoch,
+                start_offset, end_offset,
+            )
+        if outcome != ADDED:
+            self.cut(rows_before, key_nulls, value_nulls, headers_before, header_nulls)
+        return outcome
+
+    cdef int reserve(self, Py_ssize_t count, Py_ssize_t size) noexcept nogil:
+        """Makes room for the records of a section, but not for the contents of headers."""
+        if self.row_count + count >= INT32_MAX:
+            return TOO_LARGE
+        if self.key is not None and self.key.data.size + size > INT32_MAX:
+            return TOO_LARGE
+        if self.value is not None and self.value.data.size + size > INT32_MAX:
+            return TOO_LARGE
+        if (
+            (self.key is None or self.key.reserve(count, size))
+            and (self.value is None or self.value.reserve(count, size))
+            and (self.offset is None or self.offset.reserve(8 * count))
+            and (self.timestamp is None or self.timestamp.reserve(8 * count))
+            and (self.timestamp_type is None or self.timestamp_type.reserve(count))
+            and (self.leader_epoch is None or self.leader_epoch.reserve(4 * count))
+            and (self.header_ends is None or self.header_ends.reserve(4 * count))
+        ):
+            return ADDED
+        return NO_MEMORY
+
+    cdef int read(
+        self, const uint8_t* at, const uint8_t* end, Py_ssize_t count, int64_t base_offset, int64_t base_timestamp_ms,
+        int64_t log_append_time_ms, bint is_log_append_time, int32_t leader_epoch, int64_t start_offset,
+        int64_t end_offset
+    ) noexcept nogil:
+        cdef Fields fields
+        cdef int64_t timestamp_ms, offset
+        cdef uint8_t timestamp_type = is_log_append_time
+        cdef int outcome
+        for _ in range(count):
+            if not read_record(at, end, &fields) or not check_headers(&fields):
+                return BROKEN
+            at = fields.end
+            timestamp_ms = log_append_time_ms
+            if not is_log_append_time:
+                if sum_is_out_of_range(base_timestamp_ms, fields.timestamp_delta):
+                    return BROKEN
+                timestamp_ms = base_timestamp_ms + fields.timestamp_delta
+            offset = base_offset + fields.offset_delta
+            if offset < start_offset or offset >= end_offset:
+                continue
+            if self.offset is not None:
+                self.offset.put_int64(offset)
+            if self.timestamp is not None:
+                self.timestamp.put_int64(timestamp_ms)
+            if self.timestamp_type is not None:
+                self.timestamp_type.put(&timestamp_type, 1)
+            if self.leader_epoch is not None:
+                self.leader_epoch.put_int32(leader_epoch)
+            if self.key is not None:
+                self.key.add(fields.key, fields.key_size)
+            if self.value is not None:
+                self.value.add(fields.value, fields.value_size)
+            if self.header_ends is not None:
+                outcome = self.add_headers(&fields)
+                if outcome != ADDED:
+                    return outcome
+            self.row_count += 1
+        return ADDED if at == end else BROKEN
+
+    cdef int add_headers(self, Fields* fields) noexcept nogil:
+        """Appends the headers of a record, which are checked."""
+        cdef int64_t count = 0, size
+        cdef const uint8_t* at = get_varint(fields.headers, fields.end, 32, &count)
+        cdef int outcome
+        while count > 0:
+            at = get_varint(at, fields.end, 32, &size)
+            outcome = self.add_name(at, size)
+            if outcome != ADDED:
+                return outcome
+            at = get_varint(at + size, fields.end, 32, &size)
+            if self.header_values.data.size + size > INT32_MAX:
+                return TOO_LARGE
+            if not self.header_values.reserve(1, max(size, 0)):
+                return NO_MEMORY
+            self.header_values.add(at, size)
+            if size > 0:
+                at += size
+            count -= 1
+        self.header_ends.put_int32(<int32_t>self.header_names.row_count)
+        return ADDED
+
+    cdef int add_name(self, const uint8_t* at, int64_t size) noexcept nogil:
+        """Appends the name of a header. Bytes that are not UTF-8 are replaced, as `read_headers` does."""
+        cdef int64_t index
+        for index in range(size):
+            if at[index] > 127:
+                with gil:
+                    return self.add_decoded(at, size)
+        return self.add_utf8(at, size)
+
+    cdef int add_decoded(self, const uint8_t* at, int64_t size) noexcept:
+        cdef Py_ssize_t name_size
+        cdef const char* encoded
+        try:
+            name = PyUnicode_DecodeUTF8(<const char*>at, size, "replace")
+            encoded = PyUnicode_AsUTF8AndSize(name, &name_size)
+            return self.add_utf8(<const uint8_t*>encoded, name_size)
+        except MemoryError:
+            return NO_MEMORY
+
+    cdef int add_utf8(self, const uint8_t* at, int64_t size) noexcept nogil:
+        if self.header_names.data.size + size > INT32_MAX:
+            return TOO_LARGE
+        if not self.header_names.reserve(1, size):
+            return NO_MEMORY
+        self.header_names.add(at, size)
+        return ADDED
+
+    cdef void cut(
+        self, Py_ssize_t row_count, Py_ssize_t key_nulls, Py_ssize_t value_nulls, Py_ssize_t header_count,
+        Py_ssize_t header_nulls
+    ) noexcept nogil:
+        """Removes the rows after the first `row_count`."""
+        self.row_count = row_count
+        if self.offset is not None:
+            self.offset.size = 8 * row_count
+        if self.timestamp is not None:
+            self.timestamp.size = 8 * row_count
+        if self.timestamp_type is not None:
+            self.timestamp_type.size = row_count
+        if self.leader_epoch is not None:
+            self.leader_epoch.size = 4 * row_count
+        if self.key is not None:
+            self.key.cut(row_count, key_nulls)
+        if self.value is not None:
+            self.value.cut(row_count, value_nulls)
+        if self.header_ends is not None:
+            self.header_ends.size = 4 * (row_count + 1)
+            self.header_names.cut(header_count, 0)
+            self.header_values.cut(header_count, header_nulls)
+
+    def shrink(self):
+        """Gives back the memory that is not used. No rows may be added after this."""
+        for array in (self.offset, self.timestamp, self.timestamp_type, self.leader_epoch, self.header_ends):
+            if array is not None:
+                (<GrownArray>array).shrink()
+        for column in (self.key, self.value, self.header_names, self.header_values):
+            if column is not None:
+                (<BinaryRows>column).shrink()
+
+
+cdef GrownArray new_array(bint is_wanted):
+    return GrownArray.__new__(GrownArray) if is_wanted else None
+
+
+# --- packing of columns
+
+cdef class BinaryColumn:
+    """A binary array of Arrow. `valid` (a bit for each row that is not null) may be None, and so may `data`."""
+
+    cdef Py_buffer views[3]
+    cdef bint has_view[3]
+    cdef Py_ssize_t first
+    cdef const uint8_t* valid
+    cdef const int32_t* ends
+    cdef const uint8_t* data
+
+    def __init__(self, valid, ends, data, Py_ssize_t first, Py_ssize_t count):
+        cdef int index = 0
+        for buffer in (valid, ends, data):
+            if buffer is not None:
+                PyObject_GetBuffer(buffer, &self.views[index], PyBUF_SIMPLE)
+                self.has_view[index] = True
+            index += 1
+        assert first >= 0 and count > 0 and self.has_view[1] and self.views[1].len >= 4 * (first + count + 1)
+        assert not self.has_view[0] or 8 * self.views[0].len >= first + count
+        self.first = first
+        self.valid = <const uint8_t*>self.views[0].buf if self.has_view[0] else NULL
+        self.ends = <const int32_t*>self.views[1].buf
+        self.data = <const uint8_t*>self.views[2].buf if self.has_view[2] else NULL
+
+    def __dealloc__(self):
+        for index in range(3):
+            if self.has_view[index]:
+                PyBuffer_Release(&self.views[index])
+
+    cdef inline int64_t size(self, Py_ssize_t row) noexcept nogil:
+        """Returns the size of a row's bytes, or -1 for a null."""
+        row += self.first
+        if self.valid != NULL and not self.valid[row >> 3] >> (row & 7) & 1:
+            return -1
+        return self.ends[row + 1] - self.ends[row]
+
+    cdef inline const uint8_t* at(self, Py_ssize_t row) noexcept nogil:
+        return self.data + self.ends[self.first + row]
+
+
+cdef struct Packing:
+    Py_ssize_t count
+    const int64_t* order
+    const int64_t* targets
+    const int64_t* timestamps_ms
+    int64_t batch_bytes
+    int64_t target_bytes  # of the rows of this target before the next batch
+    bint is_after_large  # whether the row before is larger than a batch
+
+
+cdef inline Py_ssize_t row_at(Packing* packing, Py_ssize_t index) noexcept nogil:
+    return index if packing.order == NULL else packing.order[index]
+
+
+def pack_rows(
+    BinaryColumn keys, BinaryColumn values not None, BinaryColumn headers, const int64_t[::1] targets not None,
+    const int64_t[::1] timestamps_ms not None, const int64_t[::1] order, int64_t batch_bytes
+):
+    """Returns (first row, number of rows, encoded records, base timestamp, largest timestamp) of batches with all rows,
+    in the sequence `order`. `targets` and `timestamps_ms` are by row. Rows of one target are neighbours in it."""
+    cdef Packing packing
+    cdef Py_ssize_t begin = 0, end = 0
+    cdef int64_t size = 0, max_timestamp_ms = 0
+    cdef uint8_t* to
+    cdef list batches = []
+    packing.count = targets.shape[0]
+    assert timestamps_ms.shape[0] == packing.count and (order is None or order.shape[0] == packing.count)
+    if not packing.count:
+        return batches
+    packing.order = NULL if order is None else &order[0]
+    packing.targets = &targets[0]
+    packing.timestamps_ms = &timestamps_ms[0]
+    packing.batch_bytes = batch_bytes
+    packing.target_bytes = 0
+    packing.is_after_large = False
+    while begin < packing.count:
+        with nogil:
+            end = end_of_batch(&packing, keys, values, headers, begin)
+            size = size_of_batch(&packing, keys, values, headers, begin, end)
+        data = PyBytes_FromStringAndSize(NULL, size)
+        to = <uint8_t*>PyBytes_AS_STRING(data)
+        with nogil:
+            max_timestamp_ms = write_batch(&packing, keys, values, headers, begin, end, to)
+        first = row_at(&packing, begin)
+        batches.append((first, end - begin, data, timestamps_ms[first], max_timestamp_ms))
+        begin = end
+    return batches
+
+
+cdef Py_ssize_t end_of_batch(
+    Packing* packing, BinaryColumn keys, BinaryColumn values, BinaryColumn headers, Py_ssize_t begin
+) noexcept nogil:
+    """Returns the index after the last row of the batch. A target's rows are cut where their sum passes a multiple of
+    `batch_bytes`. A larger row is alone."""
+    cdef int64_t target = packing.targets[row_at(packing, begin)], size, portion = -1
+    cdef Py_ssize_t index = begin, row
+    cdef bint is_large
+    while index < packing.count:
+        row = row_at(packing, index)
+        if packing.targets[row] != target:
+            packing.target_bytes = 0
+            packing.is_after_large = False
+            break
+        size = 16 + max(values.size(row), 0)
+        if keys is not None:
+            size += max(keys.size(row), 0)
+        if headers is not None:
+            size += headers.size(row)
+        is_large = size > packing.batch_bytes
+        if index > begin and (
+            is_large or packing.is_after_large or (packing.target_bytes + size - 1) / packing.batch_bytes != portion
+        ):
+            break
+        portion = (packing.target_bytes + size - 1) / packing.batch_bytes
+        packing.target_bytes += size
+        packing.is_after_large = is_large
+        index += 1
+    return index
+
+
+cdef inline int64_t body_size(
+    int64_t delta, int64_t number, int64_t key_size, int64_t value_size, int64_t headers_size
+) noexcept nogil:
+    return (
+        1 + varint_size(delta) + varint_size(number) + varint_size(key_size) + varint_size(value_size)
+        + max(key_size, 0) + max(value_size, 0) + headers_size
+    )
+
+
+cdef int64_t size_of_batch(
+    Packing* packing, BinaryColumn keys, BinaryColumn values, BinaryColumn headers, Py_ssize_t begin, Py_ssize_t end
+) noexcept nogil:
+    cdef int64_t base_timestamp_ms = packing.timestamps_ms[row_at(packing, begin)], size = 0, body
+    cdef Py_ssize_t index, row
+    for index in range(begin, end):
+        row = row_at(packing, index)
+        body = body_size(
+            packing.timestamps_ms[row] - base_timestamp_ms, index - begin, -1 if keys is None else keys.size(row),
+            values.size(row), 1 if headers is None else headers.size(row),
+        )
+        size += varint_size(body) + body
+    return size
+
+
+cdef int64_t write_batch(
+    Packing* packing, BinaryColumn keys, BinaryColumn values, BinaryColumn headers, Py_ssize_t begin, Py_ssize_t end,
+    uint8_t* to
+) noexcept nogil:
+    """Writes the records. Returns the largest timestamp."""
+    cdef int64_t base_timestamp_ms = packing.timestamps_ms[row_at(packing, begin)]
+    cdef int64_t max_timestamp_ms = base_timestamp_ms, timestamp_ms, key_size, value_size, headers_size
+    cdef Py_ssize_t index, row
+    for index in range(begin, end):
+        row = row_at(packing, index)
+        timestamp_ms = packing.timestamps_ms[row]
+        max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
+        key_size = -1 if keys is None else keys.size(row)
+        value_size = values.size(row)
+        headers_size = 1 if headers is None else headers.size(row)
+        to = put_varint(
+            to, body_size(timestamp_ms - base_timestamp_ms, index - begin, key_size, value_size, headers_size)
+        )
+        to[0] = 0
+        to = put_varint(to + 1, timestamp_ms - base_timestamp_ms)
+        to = put_varint(to, index - begin)
+        to = put_varint(to, key_size)
+        if key_size > 0:
+            memcpy(to, keys.at(row), key_size)
+            to += key_size
+        to = put_varint(to, value_size)
+        if value_size > 0:
+            memcpy(to, values.at(row), value_size)
+            to += value_size
+        if headers is None:
+            to[0] = 0
+        else:
+            memcpy(to, headers.at(row), headers_size)
+        to += headers_size
+    return max_timestamp_ms
+
+
+def place_by_key(BinaryColumn keys not None, int64_t[::1] partitions not None, uint32_t partition_count):
+    """Sets the partition of each row that has a key, and -1 as its partition."""
+    cdef Py_ssize_t row
+    cdef int64_t size
+    assert partition_count > 0
+    with nogil:
+        for row in range(partitions.shape[0]):
+            size = keys.size(row)
+            if size >= 0 and partitions[row] == -1:
+                partitions[row] = (murmur2_of(keys.at(row), size) & 0x7FFFFFFF) % partition_count
 
 
 # --- iteration

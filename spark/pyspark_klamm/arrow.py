@@ -1,18 +1,19 @@
-"""Converts record batches of the log to Arrow record batches for Spark, column by column: no Python object per value.
+"""Converts record batches of the log to Arrow record batches for Spark, by `klamm.arrow`. Only Spark's schema and its
+bounds are here.
 
-A fetched batch is small (16 KiB by default), but Spark wants thousands of rows. So all batches of a fetch are read
-together (`record_columns`). The rows of several fetches are collected until there are `ROWS_MAX` rows or `BYTES_MAX`
-bytes.
+The rows of several fetches are collected until there are `ROWS_MAX` rows or `BYTES_MAX` bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from klamm.arrow.row_builder import add_all, row_builder
 from klamm.consumer.errors import BatchTooLargeError
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.isolation import VisibleBatches
@@ -20,15 +21,12 @@ from klamm.model import TopicPartition
 from klamm.records import (
     MAX_DECOMPRESSED_BYTES,
     DecompressedTooLargeError,
-    InvalidRecordError,
     RecordSection,
     iter_headers,
-    parse_headers,
     read_section,
 )
 from pyspark_klamm.cluster_access import FetchedBatches
 from pyspark_klamm.offsets import OffsetRange
-from pyspark_klamm.record_columns import Int64s, RecordColumns, columns_of
 from pyspark_klamm.schema import arrow_schema
 
 ROWS_MAX: Final = 20_000
@@ -40,15 +38,20 @@ negative of it."""
 InvalidTimestampError = EXCEPTIONS[ErrorCode.INVALID_TIMESTAMP]
 
 
+_OWN: Final = {"timestampType": "timestamp_type"}
+"""The columns whose names differ from those of `klamm.arrow`."""
+
+
 class ArrowBuilder:
     """Collects rows of the wanted columns and gives out Arrow record batches."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self._schema = arrow_schema(columns)
-        self._makers = [_MAKERS[name] for name in columns]
-        self._chunks: list[list[pa.Array]] = []
-        self._rows = 0
-        self._bytes = 0
+        self._names = {name: _OWN.get(name, name) for name in columns}
+        of_records = {*self._names.values(), "offset"} - {"topic", "partition"}
+        self._builder = row_builder(of_records)
+        self._runs: list[tuple[TopicPartition, int]] = []
+        """The partitions of the rows, with the number of rows."""
 
     def rows(
         self,
@@ -60,29 +63,25 @@ class ArrowBuilder:
     ) -> Iterator[pa.RecordBatch]:
         """Yields Arrow record batches of the range `wanted`. The rows that fill no batch stay until `finish`. Raises a
         CorruptBatchError, BatchTooLargeError or InvalidTimestampError."""
+        builder = self._builder
         for fetched in fetches:
             for sections in _portions(_visible_sections(wanted, fetched, check_crcs, max_decompressed_bytes)):
-                if self._rows + sum(section.header.record_count for section in sections) > ROWS_MAX:
+                if builder.row_count + sum(section.header.record_count for section in sections) > ROWS_MAX:
                     yield from self.finish()
-                self._add(_Rows(wanted, columns_of(sections)))
-                self._bytes += sum(section.end - section.start for section in sections)
-                if self._rows >= ROWS_MAX or self._bytes >= BYTES_MAX:
+                before = builder.row_count
+                add_all(builder, sections, wanted.start_offset, wanted.end_offset)
+                if builder.row_count > before:
+                    self._runs.append((wanted.tp, builder.row_count - before))
+                if builder.row_count >= ROWS_MAX or builder.size_bytes >= BYTES_MAX:
                     yield from self.finish()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yields the rows that are left as one batch, if there are any."""
-        if self._rows:
-            columns = [
-                chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
-                for chunks in zip(*self._chunks, strict=True)
-            ]
+        if self._builder.row_count:
+            runs, self._runs = self._runs, []
+            arrays = self._builder.take()
+            columns = [_column(name, arrays, runs) for name in self._names.values()]
             yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        self._chunks, self._rows, self._bytes = [], 0, 0
-
-    def _add(self, rows: _Rows) -> None:
-        if rows.count:
-            self._chunks.append([make(rows) for make in self._makers])
-            self._rows += rows.count
 
 
 def _visible_sections(
@@ -117,78 +116,44 @@ def _portions(sections: Iterable[RecordSection]) -> Iterator[list[RecordSection]
         yield portion
 
 
-class _Rows:
-    """The records in the wanted range, which are `columns[low:high]`."""
-
-    def __init__(self, wanted: OffsetRange, columns: RecordColumns) -> None:
-        self.tp: TopicPartition = wanted.tp
-        self.columns = columns
-        low, high = np.searchsorted(columns.offsets, (wanted.start_offset, wanted.end_offset))
-        self.span = slice(int(low), int(high))
-        self.count = max(0, int(high - low))
-
-    def binary(self, starts: Int64s, lengths: Int64s) -> pa.Array:
-        """Returns the keys or values: every second element of a binary array over the batches' own bytes."""
-        start, length = starts[self.span], lengths[self.span]
-        bounds = np.empty(2 * self.count, np.int32)
-        bounds[0::2] = start
-        bounds[1::2] = start + np.maximum(length, 0)
-        spans = pa.Array.from_buffers(
-            pa.binary(), 2 * self.count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(self.columns.data)]
-        )
-        nulls = length < 0
-        # A null index gives a null element.
-        indices = pa.array(np.arange(0, 2 * self.count, 2, dtype=np.int64), mask=nulls if nulls.any() else None)
-        return spans.take(indices)
-
-    def headers(self) -> pa.Array:
-        """Returns the headers of the records, with null for a record without headers, as in Spark's Kafka source."""
-        data, columns = memoryview(self.columns.data), self.columns
-        lists = [
-            _headers(bytes(data[start:end])) if has_headers else None
-            for start, end, has_headers in zip(
-                columns.headers_at[self.span].tolist(),
-                columns.ends[self.span].tolist(),
-                columns.has_headers[self.span].tolist(),
-                strict=True,
-            )
-        ]
-        return pa.array(lists, type=arrow_schema(("headers",)).field(0).type)
+def _column(name: str, arrays: dict[str, pa.Array], runs: list[tuple[TopicPartition, int]]) -> pa.Array:
+    """Returns a column as Spark has it, from the columns of `klamm.arrow`."""
+    match name:
+        case "topic":
+            return pa.concat_arrays([pa.repeat(pa.scalar(tp.topic), count) for tp, count in runs])
+        case "partition":
+            return pa.concat_arrays([pa.repeat(pa.scalar(tp.partition, pa.int32()), count) for tp, count in runs])
+        case "timestamp":
+            return _microseconds(arrays, runs)
+        case "timestamp_type":
+            return arrays[name].cast(pa.int32())
+        case "headers":
+            return _headers(arrays[name])
+    return arrays[name]
 
 
-def _headers(data: bytes) -> list[dict[str, Any]]:
-    """Returns the headers of one record. Raises InvalidRecordError if `data` does not end with them."""
-    try:
-        headers, end = parse_headers(data, 0)
-    except IndexError:
-        end = -1
-    if end != len(data):
-        raise InvalidRecordError(f"malformed record: the headers do not end after {len(data)} bytes")
-    return [{"key": key, "value": value} for key, value in headers]
+def _headers(headers: pa.Array) -> pa.Array:
+    """Returns headers with null for a record without headers, as in Spark's Kafka source."""
+    return pa.ListArray.from_arrays(
+        headers.offsets,
+        headers.values,
+        type=arrow_schema(("headers",)).field(0).type,
+        mask=pc.equal(pc.list_value_length(headers), 0),
+    )
 
 
-def _timestamp(rows: _Rows) -> pa.Array:
+def _microseconds(arrays: dict[str, pa.Array], runs: list[tuple[TopicPartition, int]]) -> pa.Array:
     """Returns the timestamps in microseconds. Raises InvalidTimestampError if one does not fit, as Spark's Kafka source
     does."""
-    timestamps_ms = rows.columns.timestamps_ms[rows.span]
+    timestamps_ms = arrays["timestamp"].cast(pa.int64()).to_numpy()
     odd = np.flatnonzero((timestamps_ms > TIMESTAMP_MS_MAX) | (timestamps_ms < -TIMESTAMP_MS_MAX))
     if odd.size:
-        first = int(odd[0])
+        row = int(odd[0])
+        ends = np.cumsum([count for _, count in runs])
+        tp = runs[int(np.searchsorted(ends, row, side="right"))][0]
         raise InvalidTimestampError(
-            f"{rows.tp} at offset {rows.columns.offsets[rows.span][first]} has the timestamp {timestamps_ms[first]} ms;"
+            f"{tp} at offset {arrays['offset'][row]} has the timestamp {timestamps_ms[row]} ms;"
             f" Spark's timestamps hold at most {TIMESTAMP_MS_MAX} ms: read only other columns, such as"
             ' .schema("value BINARY, offset LONG")'
         )
-    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows.count, [None, pa.py_buffer(timestamps_ms * 1000)])
-
-
-_MAKERS: Final[dict[str, Callable[[_Rows], pa.Array]]] = {
-    "key": lambda rows: rows.binary(rows.columns.key_starts, rows.columns.key_lengths),
-    "value": lambda rows: rows.binary(rows.columns.value_starts, rows.columns.value_lengths),
-    "topic": lambda rows: pa.repeat(pa.scalar(rows.tp.topic), rows.count),
-    "partition": lambda rows: pa.repeat(pa.scalar(rows.tp.partition, pa.int32()), rows.count),
-    "offset": lambda rows: pa.array(rows.columns.offsets[rows.span]),
-    "timestamp": _timestamp,
-    "timestampType": lambda rows: pa.array(rows.columns.timestamp_types[rows.span].astype(np.int32)),
-    "headers": _Rows.headers,
-}
+    return arrays["timestamp"].cast(pa.timestamp("us", tz="UTC"))

@@ -61,7 +61,7 @@ class RowSender:
 
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
         """Sends all rows of a task, waits until they are acknowledged, and returns their number."""
-        from pyspark_klamm.record_packing import pack
+        from klamm.arrow.record_packing import pack
 
         record_count = 0
         pending: list[Any] = []

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from klamm.arrow.key_partitions import place_by_key
+from klamm.arrow.record_packing import NO_PARTITION, Int64s, Rows
 from klamm.errors import ConfigError
 from klamm.records import encode_headers
 from klamm.records.header import NO_TIMESTAMP
-from pyspark_klamm.key_partitions import key_partitions
-from pyspark_klamm.record_packing import NO_PARTITION, Int64s, Rows
 
 _NO_HEADERS: Final = encode_headers(())
 
@@ -81,12 +81,17 @@ def _place_by_key(
     partition_count: Callable[[str], int],
 ) -> None:
     """Sets the partitions of rows that have a key and no partition."""
+    if len(topics) == 1:
+        if keys.null_count < len(keys) and np.any(partitions == NO_PARTITION):
+            place_by_key(partitions, keys, partition_count(topics[0]))
+        return
     has_key = keys.is_valid().to_numpy(zero_copy_only=False)
     open_rows = np.flatnonzero(has_key & (partitions == NO_PARTITION))
     for number in np.unique(topic_numbers[open_rows]).tolist():
         rows = open_rows[topic_numbers[open_rows] == number]
-        of_topic = keys if len(rows) == len(keys) else keys.take(pa.array(rows))
-        partitions[rows] = key_partitions(of_topic, partition_count(topics[number]))
+        of_topic = np.full(len(rows), NO_PARTITION, np.int64)
+        place_by_key(of_topic, keys.take(pa.array(rows)), partition_count(topics[number]))
+        partitions[rows] = of_topic
 
 
 def _timestamps_ms(column: pa.Array, now_ms: int) -> Int64s:

@@ -15,11 +15,11 @@ import pytest
 
 from demo import nycflights
 from klamm import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from klamm.arrow.record_packing import pack
 from klamm_pipelines import archive, compact, dedup_and_dead_letter, enrich, flight_delays, mirror, replay
 from klamm_pipelines.archive_store import ArchiveStore, read_archive
 from klamm_pipelines.job import Pipeline, run_in
 from pyspark_klamm import sink_columns
-from pyspark_klamm.record_packing import pack
 from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.topic_reading import read_topics
 from tests.support.violation import verdict

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from klamm.arrow.record_packing import NO_PARTITION
 from klamm.errors import ConfigError
 from klamm.partitioner import key_partition
-from pyspark_klamm.record_packing import NO_PARTITION
 from pyspark_klamm.sink_columns import rows
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

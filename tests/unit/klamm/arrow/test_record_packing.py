@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from klamm.arrow.record_packing import NO_PARTITION, PackedBatch, Rows, pack
+from klamm.core import core
 from klamm.records import decode_batch, encode_batch, encode_headers
-from pyspark_klamm.record_packing import NO_PARTITION, Rows, pack
 
 contents = st.one_of(st.none(), st.binary(max_size=300))
 headers = st.lists(st.tuples(st.text(max_size=4), contents), max_size=2)
 row = st.tuples(st.integers(0, 2), st.integers(-1, 3), contents, contents, headers, st.integers(0, 2**41))
 
 TOPICS = ("a", "b", "c")
+needs_core = pytest.mark.skipif(core is None, reason="klamm was built without a C compiler, or KLAMM_CORE=pure")
+
+
+def packed_in_python(rows: Rows, batch_bytes: int) -> list[PackedBatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("klamm.arrow.record_packing.core", None)
+        return list(pack(rows, batch_bytes))
+
+
+def sliced(array: pa.Array | None) -> pa.Array | None:
+    """Returns the same array as a part of a larger one."""
+    if array is None:
+        return None
+    filler = pa.array([b"filler", None, b""], pa.binary())
+    return pa.concat_arrays([filler, array, filler]).slice(3, len(array))
 
 
 def columns(rows: list[tuple]) -> Rows:
@@ -35,7 +52,7 @@ def columns(rows: list[tuple]) -> Rows:
 @given(st.lists(row, min_size=1, max_size=40), st.integers(1, 600))
 def test_every_row_is_a_record_of_its_partition_in_order(rows, batch_bytes):
     found: dict[tuple, list] = {}
-    for topic, partition, records in pack(columns(rows), batch_bytes):
+    for topic, partition, records in packed_in_python(columns(rows), batch_bytes):
         batch = encode_batch(records, base_offset=7)
         decoded = decode_batch(batch)
         assert [record.offset for record in decoded] == list(range(7, 7 + len(records)))
@@ -47,6 +64,32 @@ def test_every_row_is_a_record_of_its_partition_in_order(rows, batch_bytes):
         target = (TOPICS[topic], None if partition == NO_PARTITION else partition)
         expected.setdefault(target, []).append((timestamp_ms, key, value, tuple(row_headers)))
     assert found == expected
+
+
+@needs_core
+@settings(max_examples=200, deadline=None)
+@given(st.lists(row, min_size=1, max_size=40), st.integers(1, 600), st.booleans())
+def test_the_core_packs_the_same_batches(rows, batch_bytes, is_part):
+    made = columns(rows)
+    if is_part:
+        made = Rows(
+            topics=made.topics,
+            topic_numbers=made.topic_numbers,
+            partitions=made.partitions,
+            keys=sliced(made.keys),
+            values=sliced(made.values),
+            headers=sliced(made.headers),
+            timestamps_ms=made.timestamps_ms,
+        )
+    assert list(pack(made, batch_bytes)) == packed_in_python(columns(rows), batch_bytes)
+
+
+@needs_core
+def test_the_core_packs_columns_without_memory():
+    """An array of nulls has no bytes, and an array without nulls has no bits for them."""
+    rows = columns([(0, 1, None, None, [], 5)] * 3)
+    (batch,) = pack(rows, 1_000)
+    assert list(batch.records) == [(5, None, None, ())] * 3
 
 
 def test_packed_batches_are_at_most_as_large_as_requested():

@@ -2,25 +2,27 @@
 One batch alone is too small (16 KiB by default) to be worth a column.
 
 One loop in Python goes from record to record by their lengths alone. Every other field is then read for all records
-together. For any bytes, the result is columns that lie within them, or an InvalidRecordError. Pure.
+together. For any bytes, the result is columns that lie within them, or an InvalidRecordError. It refuses the batches
+that `decode_section` refuses.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from klamm.records import BatchHeader, Buffer, InvalidRecordError, RecordSection
+from klamm.records import BatchHeader, Buffer, Headers, InvalidRecordError, RecordSection, parse_headers
 from klamm.records.varint import LENGTH_1, LENGTH_2, VARINT_BYTES_MAX, VARLONG_BYTES_MAX, decode_length
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-_HALF_INT64_MAX: Final = 2**62
+_INT64_MAX: Final = 2**63 - 1
+_BASE_OFFSET_MAX: Final = _INT64_MAX - (2**31 - 1)
 _ONE: Final = np.uint64(1)
 _SEVEN_BITS: Final = np.uint64(0x7F)
 _LAST_BYTE_MAX: Final = {VARINT_BYTES_MAX: 0x0F, VARLONG_BYTES_MAX: 0x01}
@@ -36,16 +38,15 @@ class RecordColumns:
     offsets: Int64s
     timestamps_ms: Int64s
     timestamp_types: Int64s
+    leader_epochs: Int64s
     key_starts: Int64s
     key_lengths: Int64s
     """The length of each key in bytes, or -1 for null."""
     value_starts: Int64s
     value_lengths: Int64s
     """The length of each value in bytes, or -1 for null."""
-    headers_at: Int64s
-    """The position of each record's count of headers. The headers follow the count."""
-    has_headers: np.ndarray[Any, np.dtype[np.bool_]]
-    ends: Int64s
+    headers: Mapping[int, Headers]
+    """The headers by the index of their record. A record without headers is left out."""
 
 
 def columns_of(sections: Sequence[RecordSection]) -> RecordColumns:
@@ -106,33 +107,41 @@ def _read_fields(data: Buffer, sections: Sequence[RecordSection], starts: Int64s
         offsets=_base_offsets(sections) + offset_deltas,
         timestamps_ms=_timestamps_ms(sections, timestamp_deltas),
         timestamp_types=_per_record(sections, lambda header: header.timestamp_type),
+        leader_epochs=_per_record(sections, lambda header: header.partition_leader_epoch),
         key_starts=key_starts,
         key_lengths=key_lengths,
         value_starts=value_starts,
         value_lengths=value_lengths,
-        headers_at=headers_at,
-        has_headers=has_headers,
-        ends=ends,
+        headers=_headers(data, np.flatnonzero(has_headers), headers_at, ends),
     )
+
+
+def _headers(data: Buffer, rows: Int64s, starts: Int64s, ends: Int64s) -> dict[int, Headers]:
+    headers = {}
+    for row, start, end in zip(rows.tolist(), starts[rows].tolist(), ends[rows].tolist(), strict=True):
+        headers[row], length = parse_headers(bytes(memoryview(data)[start:end]), 0)
+        if length != end - start:
+            raise InvalidRecordError(f"malformed record: the headers do not end after {end - start} bytes")
+    return headers
 
 
 def _timestamps_ms(sections: Sequence[RecordSection], deltas: Int64s) -> Int64s:
     """Returns the timestamps, which the producer has set, or the log when it appended the batch."""
     base = _per_record(sections, lambda header: header.base_timestamp_ms)
-    given = base + deltas
-    # A sum that does not fit has another sign than both of its parts.
-    if np.any((base ^ given) & (deltas ^ given) < 0):
-        raise InvalidRecordError("a timestamp does not fit 64 bits")
-    if not any(section.header.timestamp_type for section in sections):
-        return given
     is_logged = _per_record(sections, lambda header: header.timestamp_type) != 0
+    given = base + deltas
+    # A sum that does not fit has another sign than both of its parts. The least number is refused, too.
+    if np.any(~is_logged & (((base ^ given) & (deltas ^ given) < 0) | (given < -_INT64_MAX))):
+        raise InvalidRecordError("a timestamp does not fit 64 bits")
+    if not is_logged.any():
+        return given
     return np.where(is_logged, _per_record(sections, lambda header: header.max_timestamp_ms), given)
 
 
 def _base_offsets(sections: Sequence[RecordSection]) -> Int64s:
     base_offsets = _per_record(sections, lambda header: header.base_offset)
-    if np.any(base_offsets > _HALF_INT64_MAX):
-        raise InvalidRecordError("an offset in a batch's header does not fit 63 bits")
+    if np.any((base_offsets < 0) | (base_offsets > _BASE_OFFSET_MAX)):
+        raise InvalidRecordError("an offset in a batch's header is negative, or too large for the offsets after it")
     return base_offsets
 
 

@@ -1,5 +1,5 @@
-"""Computes the partitions of many keys at once, like `klamm.partitioner.key_partition`. Hashes keys of one length
-together. Pure."""
+"""Computes the partitions of many keys at once, like `klamm.partitioner.key_partition`. In pure Python, numpy hashes
+keys of one length together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from klamm.arrow.record_packing import NO_PARTITION, compiled_column
+from klamm.core import core
 from klamm.partitioner import key_partition
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -19,7 +21,18 @@ _TOGETHER_MIN: Final = 16
 """The number of keys of one length from which on it is faster to hash them together than one by one."""
 
 
-def key_partitions(keys: pa.Array, partition_count: int) -> Int64s:
+def place_by_key(partitions: Int64s, keys: pa.Array, partition_count: int) -> None:
+    """Sets the partitions of rows that have a key and NO_PARTITION."""
+    if core is not None:
+        if len(keys):
+            core.place_by_key(compiled_column(keys), partitions, partition_count)
+        return
+    has_key = keys.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(has_key & (partitions == NO_PARTITION))
+    partitions[rows] = _key_partitions(keys if len(rows) == len(keys) else keys.take(pa.array(rows)), partition_count)
+
+
+def _key_partitions(keys: pa.Array, partition_count: int) -> Int64s:
     """Returns the partitions to which Kafka's clients send records with these keys.
 
     `keys` is a binary array without nulls."""

@@ -1,7 +1,8 @@
 """Converts rows of an Arrow batch to record batches of the log, column by column: no Python object per value.
 
-Rows are sorted by topic and partition, cut into batches of a given size, and encoded all together. Numpy writes the
-bytes between keys and values, and Arrow joins the pieces of each record. Pure.
+Rows are sorted by topic and partition, cut into batches of a given size, and encoded all together. In pure Python,
+numpy writes the bytes between keys and values, and Arrow joins the pieces of each record. The compiled core writes the
+records from Arrow's memory, without the interpreter lock.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from klamm.core import core
 from klamm.records import PackedRecords
 
 Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -53,7 +55,49 @@ def pack(rows: Rows, batch_bytes: int) -> Iterator[PackedBatch]:
     """Yields batches of all rows. Rows of one partition keep their order. No batch is larger than twice `batch_bytes`,
     except a batch of a single record."""
     if not len(rows.partitions):
-        return
+        return iter(())
+    return _pack_in_python(rows, batch_bytes) if core is None else _pack_in_core(rows, batch_bytes)
+
+
+def _pack_in_core(rows: Rows, batch_bytes: int) -> Iterator[PackedBatch]:
+    targets = _targets(rows)
+    is_sorted = np.all(targets[1:] == targets[:-1])
+    batches = core.pack_rows(
+        None if rows.keys.null_count == len(rows.keys) else compiled_column(rows.keys),
+        compiled_column(rows.values),
+        None if rows.headers is None else compiled_column(rows.headers),
+        targets,
+        np.ascontiguousarray(rows.timestamps_ms),
+        None if is_sorted else np.argsort(targets, kind="stable"),
+        batch_bytes,
+    )
+    for first, count, data, base_timestamp_ms, max_timestamp_ms in batches:
+        yield _packed_batch(rows, first, data, count, base_timestamp_ms, max_timestamp_ms)
+
+
+def compiled_column(contents: pa.Array) -> Any:
+    """Returns a binary array as the compiled core reads it. The array has at least one row."""
+    return core.BinaryColumn(*contents.buffers(), contents.offset, len(contents))
+
+
+def _packed_batch(
+    rows: Rows, first: int, data: bytes, count: int, base_timestamp_ms: int, max_timestamp_ms: int
+) -> PackedBatch:
+    """Returns a batch of encoded records for the topic and the partition of the row `first`."""
+    partition = int(rows.partitions[first])
+    return PackedBatch(
+        rows.topics[rows.topic_numbers[first]],
+        None if partition == NO_PARTITION else partition,
+        PackedRecords(
+            data=data,
+            record_count=count,
+            base_timestamp_ms=base_timestamp_ms,
+            max_timestamp_ms=max_timestamp_ms,
+        ),
+    )
+
+
+def _pack_in_python(rows: Rows, batch_bytes: int) -> Iterator[PackedBatch]:
     rows, batch_starts = _in_order(rows, batch_bytes)
     counts = np.diff(np.append(batch_starts, len(rows.partitions)))
     base_timestamps_ms = rows.timestamps_ms[batch_starts]
@@ -62,27 +106,25 @@ def pack(rows: Rows, batch_bytes: int) -> Iterator[PackedBatch]:
         offset_deltas=np.arange(len(rows.partitions)) - np.repeat(batch_starts, counts),
         timestamp_deltas=rows.timestamps_ms - np.repeat(base_timestamps_ms, counts),
     )
-    data, bounds = records.buffers()[2], np.append(np.frombuffer(records.buffers()[1], np.int32)[batch_starts], 0)
-    bounds[-1] = np.frombuffer(records.buffers()[1], np.int32)[len(rows.partitions)]
+    ends = np.frombuffer(records.buffers()[1], np.int32)
+    data, bounds = records.buffers()[2], np.append(ends[batch_starts], ends[len(rows.partitions)])
     max_timestamps_ms = np.maximum.reduceat(rows.timestamps_ms, batch_starts)
-    for number, start in enumerate(batch_starts.tolist()):
-        partition = int(rows.partitions[start])
+    for number, first in enumerate(batch_starts.tolist()):
         begin, end = int(bounds[number]), int(bounds[number + 1])
-        yield PackedBatch(
-            rows.topics[rows.topic_numbers[start]],
-            None if partition == NO_PARTITION else partition,
-            PackedRecords(
-                data=data.slice(begin, end - begin).to_pybytes(),
-                record_count=int(counts[number]),
-                base_timestamp_ms=int(base_timestamps_ms[number]),
-                max_timestamp_ms=int(max_timestamps_ms[number]),
-            ),
+        encoded = data.slice(begin, end - begin).to_pybytes()
+        yield _packed_batch(
+            rows, first, encoded, int(counts[number]), int(base_timestamps_ms[number]), int(max_timestamps_ms[number])
         )
+
+
+def _targets(rows: Rows) -> Int64s:
+    """Returns a number for the topic and partition of each row."""
+    return (rows.topic_numbers << 32) + rows.partitions
 
 
 def _in_order(rows: Rows, batch_bytes: int) -> tuple[Rows, Int64s]:
     """Returns the rows, sorted by topic and partition, and the indices at which a new batch begins."""
-    targets = (rows.topic_numbers << 32) + rows.partitions
+    targets = _targets(rows)
     if np.any(targets[1:] != targets[:-1]):
         order = np.argsort(targets, kind="stable")
         rows, targets = _taken(rows, order), targets[order]
