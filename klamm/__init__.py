@@ -13,6 +13,7 @@ from klamm.version import __version__
 
 if TYPE_CHECKING:
     from klamm.admin import Admin, AsyncAdmin, NewTopic
+    from klamm.arrow_reader import read_arrow
     from klamm.batches import PreparedPart
     from klamm.consumer import AsyncConsumer, Consumer, ConsumerRecord
     from klamm.errors import KlammError, SerializationError
@@ -44,6 +45,7 @@ _MODULES: Final = {
     "RecordMetadata": "klamm.producer",
     "SerializationError": "klamm.errors",
     "TopicPartition": "klamm.model",
+    "read_arrow": "klamm.arrow_reader",
 }
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "SerializationError",
     "TopicPartition",
     "__version__",
+    "read_arrow",
 ]
 
 

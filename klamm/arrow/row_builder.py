@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from klamm.arrow.record_columns import Int64s, RecordColumns, columns_of
-from klamm.arrow.schema import HEADERS, TYPES
+from klamm.arrow.schema import HEADERS, TYPES, schema_of
 from klamm.core import core
+from klamm.model import TopicPartition
 from klamm.records import Headers, InvalidRecordError, RecordSection, decode_section
 
 INT64_MAX: Final = 2**63 - 1
@@ -190,3 +191,21 @@ def _binary_array(kind: pa.DataType, rows: Any) -> pa.Array:
 def row_builder(columns: Collection[str]) -> RowBuilder:
     """Returns a builder of the named columns, among those that differ from record to record."""
     return PureRowBuilder(columns) if core is None else CompiledRowBuilder(columns)
+
+
+def record_batch(
+    tp: TopicPartition, columns: Sequence[str], arrays: Mapping[str, pa.Array], row_count: int
+) -> pa.RecordBatch:
+    """Returns rows of one partition with these columns. `arrays` has those that differ from record to record."""
+    return pa.RecordBatch.from_arrays(
+        [arrays[name] if name in arrays else _constant(name, tp, row_count) for name in columns],
+        schema=schema_of(columns),
+    )
+
+
+def _constant(name: str, tp: TopicPartition, row_count: int) -> pa.Array:
+    if name == "topic":
+        zeros = pa.Array.from_buffers(pa.int32(), row_count, [None, pa.py_buffer(bytes(4 * row_count))])
+        return pa.DictionaryArray.from_arrays(zeros, pa.array([tp.topic]))
+    assert name == "partition", name
+    return pa.repeat(pa.scalar(tp.partition, pa.int32()), row_count)

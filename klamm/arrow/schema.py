@@ -35,8 +35,8 @@ def checked_columns(columns: Iterable[str] | None) -> tuple[str, ...]:
     for name in names:
         if name not in TYPES:
             raise ConfigError(f"columns: a record has no column {name!r}; its columns are {', '.join(TYPES)}")
-    if len(set(names)) < len(names):
-        raise ConfigError(f"columns={list(names)}: expected each name once")
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"columns={list(names)}: expected at least one name, and each name once")
     return names
 
 

@@ -16,6 +16,7 @@ from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import CommitCallback
 from klamm.consumer.core.consumer_core import ConsumerCore
 from klamm.consumer.core.record_iteration import RecordIteration
+from klamm.consumer.fetch.column_request import column_request, empty_batch
 from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, Invoke, KeptListener
 from klamm.consumer.offsets.offset_store import Offsets
 from klamm.consumer.partition_state import PositionState
@@ -33,6 +34,8 @@ from klamm.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTim
 from klamm.type_variables import KeyT, ValueT
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from klamm.consumer.setting_types import ConsumerSettings
 
 logger = logging.getLogger(__name__)
@@ -163,18 +166,41 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
         core = self.core
         limit = limit_of(core.config, max_records)
         with self._exclusively():
-            core.require_subscription()
-            deadline_s = self._loop.time() + timeout_ms / 1000
-            core.unfinished.finish()
-            self.iteration.abandon()
-            while True:
-                records = core.read(limit) if core.is_idle() else {}
-                if records:
-                    return core.intercept(records)
-                await core.fill(deadline_s)
-                records = core.read(limit)
-                if records or self._loop.time() >= deadline_s:
-                    return core.intercept(records)
+            return core.intercept(await self._first(lambda: core.read(limit), timeout_ms))
+
+    async def poll_arrow(
+        self, timeout_ms: float = 0, max_records: int | None = None, columns: Iterable[str] | None = None
+    ) -> pa.RecordBatch:
+        """Returns available records of one partition as a pyarrow.RecordBatch, without a Python object for each record.
+        If there are none, waits up to `timeout_ms`, and then returns a batch without rows.
+
+        The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers and leader_epoch.
+        `columns` names those that are wanted; each one left out saves work. Returns at most `max_records` rows. The
+        default is what one fetch of the partition has, whatever `max.poll.records` is.
+
+        Moves the position, and does all else, as `poll` does. Both may be used in turn. Raises the errors of `poll`,
+        IllegalStateError if the consumer has deserializers or interceptors, which would not see the records, and
+        ImportError without pyarrow (`pip install 'klamm[arrow]'`)."""
+        core = self.core
+        request = column_request(core.config, columns, max_records)
+        with self._exclusively():
+            rows = await self._first(lambda: core.read_columns(request), timeout_ms)
+        return empty_batch(request) if rows is None else rows
+
+    async def _first(self, read: Callable[[], A], timeout_ms: float) -> A:
+        """Returns the first result of `read` that is not empty. Returns an empty one after `timeout_ms`."""
+        core = self.core
+        core.require_subscription()
+        deadline_s = self._loop.time() + timeout_ms / 1000
+        core.unfinished.finish()
+        self.iteration.abandon()
+        while True:
+            if core.is_idle() and (found := read()):
+                return found
+            await core.fill(deadline_s)
+            found = read()
+            if found or self._loop.time() >= deadline_s:
+                return found
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[KeyT, ValueT]]:
         self._require_open()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 from klamm.consumer.async_consumer import CLOSE_TIMEOUT_MS, AsyncConsumer, limit_of
 from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import CommitCallback
+from klamm.consumer.fetch.column_request import column_request, empty_batch
 from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener
 from klamm.consumer.record import ConsumerRecord
 from klamm.core import core as compiled_core
@@ -30,6 +31,8 @@ from klamm.threads.loop_thread import LoopThread
 from klamm.type_variables import KeyT, ValueT
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from klamm.consumer.setting_types import ConsumerSettings
 
 P = ParamSpec("P")
@@ -111,20 +114,48 @@ class Consumer(Generic[KeyT, ValueT]):
         core = self._core
         limit = limit_of(core.config, max_records)
         with self._access():
-            core.require_open()
-            core.require_subscription()
-            self._run_callbacks()
-            core.unfinished.finish()
-            if self._iteration:
-                self._call(self._iteration.abandon)
-            deadline_s = time.monotonic() + min(timeout_ms / 1000, _LONGEST_WAIT_S)
-            while True:
-                records = core.read(limit) if core.is_idle() else {}
-                if not records:
-                    self._run(core.fill, deadline_s)
-                    records = core.read(limit)
-                if records or time.monotonic() >= deadline_s:
-                    return core.intercept(records)
+            return core.intercept(self._first(lambda: core.read(limit), timeout_ms))
+
+    def poll_arrow(
+        self, timeout_ms: float = 0, max_records: int | None = None, columns: Iterable[str] | None = None
+    ) -> pa.RecordBatch:
+        """Returns available records of one partition as a pyarrow.RecordBatch, without a Python object for each record.
+        If there are none, waits up to `timeout_ms`, and then returns a batch without rows.
+
+        The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers and leader_epoch.
+        `columns` names those that are wanted; each one left out saves work. Returns at most `max_records` rows. The
+        default is what one fetch of the partition has, whatever `max.poll.records` is.
+
+        Moves the position, and does all else, as `poll` does. Both may be used in turn. Raises the errors of `poll`,
+        IllegalStateError if the consumer has deserializers or interceptors, which would not see the records, and
+        ImportError without pyarrow (`pip install 'klamm[arrow]'`)."""
+        core = self._core
+        request = column_request(core.config, columns, max_records)
+        rows = self._first_with_access(lambda: core.read_columns(request), timeout_ms)
+        return empty_batch(request) if rows is None else rows
+
+    def _first_with_access(self, read: Callable[[], T], timeout_ms: float) -> T:
+        """Does the same as `_first`, with exclusive use of the consumer."""
+        with self._access():
+            return self._first(read, timeout_ms)
+
+    def _first(self, read: Callable[[], T], timeout_ms: float) -> T:
+        """Returns the first result of `read` that is not empty. Returns an empty one after `timeout_ms`."""
+        core = self._core
+        core.require_open()
+        core.require_subscription()
+        self._run_callbacks()
+        core.unfinished.finish()
+        if self._iteration:
+            self._call(self._iteration.abandon)
+        deadline_s = time.monotonic() + min(timeout_ms / 1000, _LONGEST_WAIT_S)
+        while True:
+            if core.is_idle() and (found := read()):
+                return found
+            self._run(core.fill, deadline_s)
+            found = read()
+            if found or time.monotonic() >= deadline_s:
+                return found
 
     def __iter__(self) -> Iterator[ConsumerRecord[KeyT, ValueT]]:
         self._core.require_open()

@@ -21,10 +21,10 @@ from klamm.producer.engine import ProducerEngine
 from klamm.producer.future import AsyncManyFuture, AsyncRecordFuture, Run, run_of, until_done
 from klamm.producer.intake import MANY_AT_ONCE, Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord, RecordMetadata
-from klamm.producer.result import DeliveryCallback
+from klamm.producer.result import BatchResult, DeliveryCallback
 from klamm.producer.sender import monotonic_ms
 from klamm.producer.user_partitioner import UserPartitioner
-from klamm.records import RawRecord
+from klamm.records import PackedRecords, RawRecord
 from klamm.type_variables import KeyT, ValueT
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _YIELD_INTERVAL_MS: Final = 5
 """A caller that sends in a tight loop yields to the event loop at this interval, in ms. A shorter interval would
 make smaller requests."""
+_ARROW_BYTES: Final = 2 * 1024 * 1024
+"""The bytes of rows that `send_arrow` encodes together. Other tasks wait meanwhile."""
 
 
 class _SendPath:
@@ -114,6 +116,20 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
             self._engine.calls.raise_exit()
             await self._yield_now_and_then()
         return AsyncRecordFuture(result, index)
+
+    async def _place_packed(
+        self, topic: str, partition: int | None, records: PackedRecords, size_bytes: int
+    ) -> BatchResult:
+        """Places packed records as a batch. Waits for metadata and memory if necessary."""
+        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        queue = await self._queue(topic, partition, None, size_bytes)
+        while True:
+            with self._engine.lock:
+                result = self._engine.place_packed(queue, records)
+            if result is not None:
+                self._engine.calls.raise_exit()
+                return result
+            await self._wait_for_room(size_bytes, deadline_ms)
 
     def _place_now(
         self,
@@ -211,6 +227,34 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
             if at < stop:
                 runs.append(run_of(await self._send_slowly(topic, partition, None, *many.record(at), None)))
                 at += 1
+            await self._yield_now_and_then()
+        return AsyncManyFuture(runs)
+
+    async def send_arrow(self, topic: str, data: Any, *, partition: int | None = None) -> AsyncManyFuture:
+        """Buffers the rows of an Arrow table as records, without a Python object for each row. Waits for metadata and
+        memory if necessary.
+
+        data: a table of pyarrow, pandas, Polars or DuckDB, or anything else with `__arrow_c_stream__`. Its columns are
+        key, value (binary or string), partition (an integer), timestamp (by default now) and headers (list of struct of
+        key and value). Only value is required. The other columns of `poll_arrow` are ignored, so that its result can be
+        sent. partition: the partition of all rows, instead of the column. A row without a partition goes where `send`
+        would send its key. Rows without a key are spread in whole batches.
+
+        Raises SerializationError before anything is sent if the columns are not those of records, and in the middle of
+        the data if a row is none. Also raises the errors of `Producer.send`, IllegalStateError if the producer has
+        serializers or interceptors, which would not see the records, and ImportError without pyarrow
+        (`pip install 'klamm[arrow]'`)."""
+        self._home.check()
+        engine = self._engine
+        table = engine.arrow_table(topic, data, partition)
+        runs: list[Run] = []
+        for rows in table.portions(_ARROW_BYTES):
+            queues = engine.topics.get(topic) or await engine.topic(topic, timeout_ms=self._config.max_block_ms)
+            batches = table.pack(rows, len(queues.queues), engine.partitioner, queues.infos)
+            sizes = [self._intake.check_packed(topic, batch.records) for batch in batches]
+            for batch, size_bytes in zip(batches, sizes, strict=True):
+                result = await self._place_packed(topic, batch.partition, batch.records, size_bytes)
+                runs.append([result, 0, len(batch.records) - 1])
             await self._yield_now_and_then()
         return AsyncManyFuture(runs)
 

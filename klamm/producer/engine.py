@@ -11,7 +11,9 @@ import functools
 import random
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from klamm.arrow.extra import require_packages
 from klamm.client_task import client_task
 from klamm.cluster.client import KlammClient
 from klamm.cluster.metadata import ClusterView
@@ -35,7 +37,7 @@ from klamm.partitioner import (
 from klamm.producer.accumulator import Accumulator, PartitionQueue, TopicQueues
 from klamm.producer.config import ProducerConfig
 from klamm.producer.future import until_done
-from klamm.producer.intake import check_topic_name
+from klamm.producer.intake import check_partition, check_topic_name
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.result import BatchResult, DeliveryCallback
@@ -45,6 +47,9 @@ from klamm.producer.transaction_state import TransactionState
 from klamm.producer.user_calls import UserCalls
 from klamm.producer.user_partitioner import UserPartitioner, partition_infos
 from klamm.records import PackedRecords, RawRecord
+
+if TYPE_CHECKING:
+    from klamm.producer.arrow_table import ArrowTable
 
 
 class ProducerEngine:
@@ -122,6 +127,25 @@ class ProducerEngine:
         if self.transaction_state is not None:
             self.transaction_state.require_open("send_packed")
         return self.accumulator.append_packed(queue, records, monotonic_ms())
+
+    def arrow_table(self, topic: str, data: Any, partition: int | None) -> ArrowTable:
+        """Returns the data of `send_arrow`, checked. Raises the errors of its arguments, ImportError without pyarrow,
+        and IllegalStateError if serializers or interceptors would not see the records."""
+        check_topic_name(topic)
+        if partition is not None:
+            check_partition(partition)
+        config = self.config
+        for name, setting in (
+            ("key.serializer", config.key_serializer),
+            ("value.serializer", config.value_serializer),
+            ("interceptor.classes", config.interceptor_classes or None),
+        ):
+            if setting is not None:
+                raise IllegalStateError(f"send_arrow: {name} would not see these records; use a producer without it")
+        require_packages("send_arrow")
+        from klamm.producer.arrow_table import ArrowTable
+
+        return ArrowTable(config, topic, data, partition)
 
     @property
     def transactions(self) -> TransactionManager:

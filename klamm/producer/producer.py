@@ -26,7 +26,7 @@ from klamm.producer.engine import ProducerEngine
 from klamm.producer.future import BatchFuture, ManyFuture, RecordFuture, Run, run_of, wait_for
 from klamm.producer.intake import MANY_AT_ONCE, Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord
-from klamm.producer.result import DeliveryCallback
+from klamm.producer.result import BatchResult, DeliveryCallback
 from klamm.producer.sender import monotonic_ms
 from klamm.producer.user_partitioner import UserPartitioner
 from klamm.records import PackedRecords, RawRecord
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+ARROW_BYTES: Final = 8 * 1024 * 1024
+"""The bytes of rows that `send_arrow` encodes together. Meanwhile the rows before them are sent."""
 _NO_WAIT: Final = "A callback or destructor on the producer's own thread does not wait"
 
 
@@ -172,15 +174,34 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         size_bytes = self._intake.check_packed(topic, records)
         if self._partitioner is not None and partition is None:
             partition = self._choose(self._partitioner, topic, None, None)
-        queues = self._topics.get(topic)
-        queue = None
-        if queues is not None:
-            with self._lock:
-                queue = queues.queue_for(partition, None, size_bytes)
-        deadline_ms = monotonic_ms() + self._config.max_block_ms
-        found = queue or self._loop.run(self._engine.queue, topic, partition, None, size_bytes)
-        place = functools.partial(self._engine.place_packed, found, records)
-        return BatchFuture(self._with_room(place, size_bytes, deadline_ms))
+        return BatchFuture(self._place_packed(topic, partition, records, size_bytes))
+
+    def send_arrow(self, topic: str, data: Any, *, partition: int | None = None) -> ManyFuture:
+        """Buffers the rows of an Arrow table as records, without a Python object for each row. Waits for metadata and
+        memory if necessary.
+
+        data: a table of pyarrow, pandas, Polars or DuckDB, or anything else with `__arrow_c_stream__`. Its columns are
+        key, value (binary or string), partition (an integer), timestamp (by default now) and headers (list of struct of
+        key and value). Only value is required. The other columns of `poll_arrow` are ignored, so that its result can be
+        sent. partition: the partition of all rows, instead of the column. A row without a partition goes where `send`
+        would send its key. Rows without a key are spread in whole batches.
+
+        Raises SerializationError before anything is sent if the columns are not those of records, and in the middle of
+        the data if a row is none. Also raises the errors of `Producer.send`, IllegalStateError if the producer has
+        serializers or interceptors, which would not see the records, and ImportError without pyarrow
+        (`pip install 'klamm[arrow]'`)."""
+        self._require_usable()
+        table = self._engine.arrow_table(topic, data, partition)
+        runs: list[Run] = []
+        for rows in table.portions(ARROW_BYTES):
+            timeout_ms = self._config.max_block_ms
+            queues = self._topics.get(topic) or self._loop.run(self._engine.topic, topic, timeout_ms=timeout_ms)
+            batches = table.pack(rows, len(queues.queues), self._partitioner, queues.infos)
+            sizes = [self._intake.check_packed(topic, batch.records) for batch in batches]
+            for batch, size_bytes in zip(batches, sizes, strict=True):
+                result = self._place_packed(topic, batch.partition, batch.records, size_bytes)
+                runs.append([result, 0, len(batch.records) - 1])
+        return ManyFuture(runs)
 
     def flush(self, timeout: float | None = None) -> None:
         """Sends all records that are buffered now, and waits until all of them are acknowledged or have failed.
@@ -342,6 +363,18 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
                     if entry is not None:
                         return RecordFuture(*entry)
         return self._send_slowly(topic, partition, queue, record, size_bytes, on_delivery)
+
+    def _place_packed(self, topic: str, partition: int | None, records: PackedRecords, size_bytes: int) -> BatchResult:
+        """Places packed records as a batch. Waits for metadata and memory if necessary."""
+        queues = self._topics.get(topic)
+        queue = None
+        if queues is not None:
+            with self._lock:
+                queue = queues.queue_for(partition, None, size_bytes)
+        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        found = queue or self._loop.run(self._engine.queue, topic, partition, None, size_bytes)
+        place = functools.partial(self._engine.place_packed, found, records)
+        return self._with_room(place, size_bytes, deadline_ms)
 
     def _send_slowly(
         self,

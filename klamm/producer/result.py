@@ -1,7 +1,7 @@
 """The result of a batch, which all its records share.
 
 A BatchResult lives as long as a future refers to it. It keeps the records too, because metadata is made from them on
-demand.
+demand. Packed records have no metadata, so they are dropped when they are settled.
 
 The producer's loop settles a result. Any thread may read it or add callbacks. No lock is needed, because append and
 popleft of the deque with the callbacks are atomic. Both sides run the callbacks after their own change, so none is
@@ -20,7 +20,7 @@ from klamm.errors import OtherRecordsInvalidError
 from klamm.model import TopicPartition
 from klamm.producer.record import RecordMetadata
 from klamm.producer.user_calls import UserCalls
-from klamm.records import RawRecord
+from klamm.records import PackedRecords, RawRecord
 
 DeliveryCallback = Callable[[RecordMetadata | None, Exception | None], object]
 """A callback with the record's metadata and None, or with None and the error."""
@@ -90,6 +90,8 @@ class BatchResult:
             self._done = True
             if isinstance(self._records, COMPILED_BATCHES):
                 self._records.forget()
+            elif isinstance(self._records, PackedRecords):
+                self._records = ()
             self._run_callbacks()
 
     def add_done_callback(self, function: Callable[[], object]) -> None:

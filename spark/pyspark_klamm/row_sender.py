@@ -7,7 +7,7 @@ another partitioner than the default one, all such rows of a batch go to one par
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from klamm.errors import ConfigError
@@ -34,8 +34,6 @@ topic."""
 BATCH_BYTES: Final = 256 * 1024
 """The bytes of records in a batch, unless kafka.batch.size is set. The sink makes whole batches, so that no record
 waits for a large batch to fill."""
-_PACKED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""The most bytes of rows that are encoded together."""
 
 
 class TaskSender(Protocol):
@@ -62,11 +60,12 @@ class RowSender:
     def send_all(self, producer: Producer, batches: Iterable[pa.RecordBatch]) -> int:
         """Sends all rows of a task, waits until they are acknowledged, and returns their number."""
         from klamm.arrow.record_packing import pack
+        from klamm.arrow.sent_columns import portions
 
         record_count = 0
         pending: list[Any] = []
         for batch in batches:
-            for some in _sliced(batch):
+            for some in portions(batch):
                 rows = self._rows(producer, some)
                 sent = [
                     producer.send_packed(topic, records, partition=partition)
@@ -110,10 +109,3 @@ def _checked_columns(schema: StructType, options: SinkOptions) -> frozenset[str]
 def _wait(pending: list[Any]) -> None:
     for future in pending:
         future.result()
-
-
-def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the batch in portions that are small enough to be encoded with little memory."""
-    rows = max(1, batch.num_rows * _PACKED_BYTES_MAX // max(1, batch.nbytes))
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)

@@ -6,19 +6,15 @@ Types are checked when a query starts. This module refuses values that no record
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from klamm.arrow.key_partitions import place_by_key
 from klamm.arrow.record_packing import NO_PARTITION, Int64s, Rows
+from klamm.arrow.sent_columns import bytes_of, headers_of, partitions_of
 from klamm.errors import ConfigError
-from klamm.records import encode_headers
 from klamm.records.header import NO_TIMESTAMP
-
-_NO_HEADERS: Final = encode_headers(())
 
 
 def rows(
@@ -35,8 +31,14 @@ def rows(
     negative partition, a timestamp before 1970 or a header without a name."""
     count = len(columns["value"])
     topics, topic_numbers = _topics(columns, topic)
-    keys = _binary(columns["key"]) if "key" in columns else pa.nulls(count, pa.binary())
-    partitions = _given_partitions(columns, count)
+    keys = bytes_of(columns["key"]) if "key" in columns else pa.nulls(count, pa.binary())
+    try:
+        headers = headers_of(columns["headers"]) if "headers" in columns else None
+        partitions = (
+            partitions_of(columns["partition"]) if "partition" in columns else np.full(count, NO_PARTITION, np.int64)
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     if partition_count is not None:
         _place_by_key(partitions, keys, topics, topic_numbers, partition_count)
     return Rows(
@@ -44,8 +46,8 @@ def rows(
         topic_numbers=topic_numbers,
         partitions=partitions,
         keys=keys,
-        values=_binary(columns["value"]),
-        headers=_headers(columns["headers"]) if "headers" in columns else None,
+        values=bytes_of(columns["value"]),
+        headers=headers,
         timestamps_ms=_timestamps_ms(columns["timestamp"], now_ms)
         if "timestamp" in columns
         else np.full(count, now_ms),
@@ -61,16 +63,6 @@ def _topics(columns: Mapping[str, pa.Array], topic: str | None) -> tuple[tuple[s
         raise ConfigError("a row has a null topic: set the option 'topic' or fill the column")
     encoded = column.dictionary_encode()
     return tuple(encoded.dictionary.to_pylist()), encoded.indices.to_numpy().astype(np.int64)
-
-
-def _given_partitions(columns: Mapping[str, pa.Array], count: int) -> Int64s:
-    if "partition" not in columns:
-        return np.full(count, NO_PARTITION, np.int64)
-    column = columns["partition"]
-    lowest = pc.min(column).as_py()
-    if lowest is not None and lowest < 0:
-        raise ConfigError(f"a row has partition {lowest}; expected 0 or more, or null")
-    return np.array(column.fill_null(NO_PARTITION).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _place_by_key(
@@ -103,22 +95,3 @@ def _timestamps_ms(column: pa.Array, now_ms: int) -> Int64s:
     if (earliest_ms := int(timestamps_ms.min(initial=0))) < NO_TIMESTAMP:
         raise ConfigError(f"a row has the timestamp {earliest_ms} ms; expected 1970 or later, or null")
     return timestamps_ms
-
-
-def _headers(column: pa.Array) -> pa.Array | None:
-    """Returns the headers in the form that records have, or None if no row has headers."""
-    if column.null_count == len(column):
-        return None
-    return pa.array([_encoded(headers) for headers in column.to_pylist()], pa.binary())
-
-
-def _encoded(headers: list[Mapping[str, Any]] | None) -> bytes:
-    if not headers:
-        return _NO_HEADERS
-    if any(header is None or header["key"] is None for header in headers):
-        raise ConfigError(f"a row has the headers {headers}; expected a key in every header")
-    return encode_headers([(header["key"], header["value"]) for header in headers])
-
-
-def _binary(column: pa.Array) -> pa.Array:
-    return column.cast(pa.binary())

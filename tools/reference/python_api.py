@@ -35,6 +35,13 @@ _PAGES: Final = {
         "All have the [settings](../settings.md#consumers) of Kafka's consumer.",
         "klamm.consumer",
     ),
+    "arrow.md": _Page(
+        "Arrow tables",
+        "A topic as columns, for pandas, Polars and DuckDB. `Consumer.poll_arrow` and `Producer.send_arrow` read and "
+        "write them, too. [The guide](../../how-to/read-a-topic-as-a-frame.md) shows how.",
+        "klamm",
+        ("read_arrow",),
+    ),
     "idempotence.md": _Page(
         "Idempotent processing",
         "`klamm.idempotence` applies the effect of each record to a database once. [The "

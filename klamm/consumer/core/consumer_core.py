@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from klamm.cluster.client import KlammClient
 from klamm.cluster.epoch_finder import EpochFinder
@@ -21,6 +21,7 @@ from klamm.consumer.config import ConsumerConfig, Records
 from klamm.consumer.core.committer import Committer
 from klamm.consumer.core.topic_watch import TopicWatch
 from klamm.consumer.core.unfinished_records import UnfinishedRecords
+from klamm.consumer.fetch.column_request import ColumnRequest
 from klamm.consumer.fetch.fetch_buffer import FetchBuffer
 from klamm.consumer.fetch.fetched_data_reader import ReaderConfig
 from klamm.consumer.fetch.fetcher import Fetcher
@@ -36,6 +37,9 @@ from klamm.consumer.subscription import SubscriptionState, SubscriptionType
 from klamm.errors import ClosedError, ConfigError, IllegalStateError, WakeupError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.offsets import ConsumerGroupMetadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +142,14 @@ class ConsumerCore:
         if records:
             self.unfinished.note(records)
         return records
+
+    def read_columns(self, request: ColumnRequest) -> pa.RecordBatch | None:
+        """Returns rows of one partition from the drain, as `read` returns records, or None if there are none."""
+        polled = None if self._is_revoking else self.drain.read_columns(request)
+        if polled is None:
+            return None
+        self.unfinished.note_position(polled.tp, polled.position)
+        return polled.rows
 
     async def fill(self, deadline_s: float) -> None:
         """Does the work that is due, and loads records. Returns when there are records to `read`, or at `deadline_s` on

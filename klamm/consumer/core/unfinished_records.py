@@ -33,8 +33,12 @@ class UnfinishedRecords:
     def note(self, polled: Records) -> None:
         """Notes the records that a poll returns."""
         for tp, records in polled.items():
-            if (state := self._subscription.get(tp)) is not None:
-                self._polled[tp] = (records[0].offset, state.position_epoch)
+            self.note_position(tp, records[0].offset)
+
+    def note_position(self, tp: TopicPartition, offset: int) -> None:
+        """Notes that a poll returns records of a partition from `offset` on."""
+        if (state := self._subscription.get(tp)) is not None:
+            self._polled[tp] = (offset, state.position_epoch)
 
     def note_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Notes a commit of the application. Records below the committed offsets are processed."""

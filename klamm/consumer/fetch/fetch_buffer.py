@@ -37,6 +37,10 @@ class FetchedData:
     aborted_transactions: tuple[tuple[int, int], ...] = ()
     """(producer id, first offset) of the aborted transactions among these batches."""
 
+    def was_read(self, header: BatchHeader, start_offset: int) -> bool:
+        """Returns whether another reader has read the whole batch, if it has read up to `start_offset`."""
+        return self.fetch_offset < header.next_offset <= start_offset
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPosition:

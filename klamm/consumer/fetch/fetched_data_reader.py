@@ -40,18 +40,20 @@ class ReaderConfig:
 
 
 class FetchedDataReader:
-    """Reads one FetchedData. `next_offset` is the position after the records returned so far."""
+    """Reads one FetchedData, from its `fetch_offset` or from `start_offset`. `next_offset` is the position after the
+    records returned so far."""
 
-    def __init__(self, data: FetchedData, config: ReaderConfig) -> None:
+    def __init__(self, data: FetchedData, config: ReaderConfig, start_offset: int | None = None) -> None:
         self.data = data
-        self.next_offset = data.fetch_offset
+        self.next_offset = data.fetch_offset if start_offset is None else start_offset
         self.leader_epoch = -1
         """The leader epoch of the last batch that was read from, including batches without visible records."""
         self._config = config
         self._position = 0
         self._records: list[ConsumerRecord] = []
         self._index = 0
-        self._batch_end = data.fetch_offset
+        self._start_offset = self.next_offset
+        self._batch_end = self.next_offset
         self._visible = VisibleBatches(data.aborted_transactions if config.read_committed else None)
         self._failure: Exception | None = None
 
@@ -89,10 +91,12 @@ class FetchedDataReader:
         try:
             header = read_header(self.data.batches, self._position)
             offset = max(offset, header.base_offset)
-            if self._visible.hides(header, self.data.batches, self._position):
+            if self._visible.hides(header, self.data.batches, self._position) or self.data.was_read(
+                header, self._start_offset
+            ):
                 records: list[ConsumerRecord] = []
             else:
-                records = decode_rows(self._section(), self.data.tp, self.data.fetch_offset)
+                records = decode_rows(self._section(), self.data.tp, self._start_offset)
         except DecompressedTooLargeError:
             self._failure = BatchTooLargeError(
                 self.data.tp, offset, header.next_offset, self._config.max_decompressed_bytes

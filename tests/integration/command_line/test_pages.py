@@ -116,6 +116,14 @@ def test_the_commands_and_the_program_of_the_guide_to_positions_work(cluster, tm
     assert masked(run_python(cluster, tmp_path, program)) == masked(read)
 
 
+def test_the_programs_of_the_guide_to_frames_print_what_it_shows(cluster, tmp_path):
+    page = f"{GUIDES}/read-a-topic-as-a-frame.md"
+    programs = shown(page)
+    assert [program for program, _ in programs] == blocks(page, "python")
+    for program, output in programs:
+        assert run_python(cluster, tmp_path, program).rstrip() == output.rstrip()
+
+
 def test_the_guide_to_lags_shows_a_group_that_is_behind(cluster, tmp_path):
     run(cluster, ["klamm", "produce", "orders"], tmp_path, "1\n2\n")
     run(cluster, ["klamm", "consume", "orders", "--group", "billing", "--from", "beginning", "--exit"], tmp_path)
