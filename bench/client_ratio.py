@@ -32,13 +32,19 @@ PEERS = {
     "produce-many": ("confluent",),
     "consume": ("confluent",),
     "iterate": ("confluent",),
+    "arrow-send": ("confluent",),
+    "arrow-read": ("confluent",),
     "async-produce": ("aiokafka", "AIOProducer"),
     "async-consume": ("aiokafka", "AIOConsumer"),
     "async-iterate": ("aiokafka",),
 }
 """The other clients of each cell. The first is the one that the ratios refer to."""
 
-RECORDS_PER_S = {"produce": 300_000, "produce-many": 500_000, "async-produce": 150_000}
+NEW = ("produce-many", "arrow-send", "arrow-read")
+"""The cells that clients of earlier trees do not have."""
+WRITES = ("produce", "produce-many", "arrow-send", "async-produce")
+"""The cells that write. The others read a topic that was filled before."""
+RECORDS_PER_S = {"produce": 300_000, "produce-many": 500_000, "arrow-send": 500_000, "async-produce": 150_000}
 """A guess, from which the count of a run follows."""
 
 
@@ -55,7 +61,7 @@ class Side:
 
 def sides_of(cell: str, before: str | None) -> list[Side]:
     sides = [Side("klamm", "klamm")]
-    if before is not None and cell != "produce-many":
+    if before is not None and cell not in NEW:
         folders = ("", "services/common", "services/controller", "services/broker", "services/coordinator", "spark")
         path = os.pathsep.join(str(pathlib.Path(before, folder)) for folder in folders)
         sides.append(Side("klamm before", "klamm", {"PYTHONPATH": path}))
@@ -84,10 +90,10 @@ def measure(cell: str, size_bytes: int, options: argparse.Namespace, rng: random
         topics: list[str] = []
         with Admin(bootstrap_servers=server.bootstrap) as admin:
             for number in range(options.rounds):
-                if not topics or "produce" in cell:
+                if not topics or cell in WRITES:
                     topics.append(f"{cell}-{number}")
                     admin.create_topics([NewTopic(topics[-1], partition_count=PARTITIONS)])
-        if "produce" not in cell:
+        if cell not in WRITES:
             run(Side("fill", "klamm"), "produce", size_bytes, count, topics[0], addresses)
         for number in range(options.rounds):
             for side in rng.sample(sides, len(sides)):

@@ -135,6 +135,76 @@ def iterate(client: str, _size_bytes: int, count: int, topic: str, address: str)
     return watch.figures(seen)
 
 
+def arrow_send(client: str, size_bytes: int, count: int, topic: str, address: str) -> dict[str, float]:
+    """Sends a table with a column of values. confluent-kafka sends the values one by one."""
+    import pyarrow as pa
+
+    data = os.urandom(size_bytes * count)
+    table = pa.table({"value": [data[at : at + size_bytes] for at in range(0, len(data), size_bytes)]})
+    if client == "klamm":
+        from klamm import Producer
+
+        with Producer(bootstrap_servers=address) as producer:
+            producer.send_arrow(topic, table.slice(0, 1)).result()
+            watch = Stopwatch()
+            sent = producer.send_arrow(topic, table).result()
+            assert sent == count
+            return watch.figures(count)
+    from confluent_kafka import Producer as Peer
+
+    peer = Peer({"bootstrap.servers": address, **QUEUE})
+    peer.produce(topic, b"")
+    peer.flush()
+    watch = Stopwatch()
+    for number, value in enumerate(table.column("value").to_pylist()):
+        while True:
+            try:
+                peer.produce(topic, value)
+                break
+            except BufferError:
+                peer.poll(0.01)
+        if number % 1_000 == 0:
+            peer.poll(0)
+    assert not peer.flush(), "not every record was acknowledged"
+    return watch.figures(count)
+
+
+def arrow_read(client: str, _size_bytes: int, count: int, topic: str, address: str) -> dict[str, float]:
+    """Reads a topic as a table of offsets, timestamps, keys and values, twice, and measures the second time.
+    confluent-kafka gives `consume` and `pa.array`."""
+    read = _read_table_klamm if client == "klamm" else _read_table_confluent
+    read(count, topic, address)
+    watch = Stopwatch()
+    rows = read(count, topic, address)
+    assert rows >= count
+    return watch.figures(rows)
+
+
+def _read_table_klamm(_count: int, topic: str, address: str) -> int:
+    import klamm
+
+    columns = ["offset", "timestamp", "key", "value"]
+    return klamm.read_arrow(topic, bootstrap_servers=address, columns=columns).read_all().num_rows
+
+
+def _read_table_confluent(count: int, topic: str, address: str) -> int:
+    import pyarrow as pa
+
+    peer, batches, seen = _confluent_reader(topic, address), [], 0
+    while seen < count:
+        found = [message for message in peer.consume(10_000, 1.0) if message.error() is None]
+        seen += len(found)
+        columns = {
+            "offset": pa.array([message.offset() for message in found], pa.int64()),
+            "timestamp": pa.array([message.timestamp()[1] for message in found], pa.int64()),
+            "key": pa.array([message.key() for message in found], pa.binary()),
+            "value": pa.array([message.value() for message in found], pa.binary()),
+        }
+        batches.append(pa.record_batch(columns))
+    peer.close()
+    return pa.Table.from_batches(batches).num_rows
+
+
 def _klamm_reader(topic: str, address: str) -> Any:
     from klamm import Consumer, TopicPartition
 
@@ -291,7 +361,10 @@ async def _assign_aiokafka(consumer: Any, topic: str) -> None:
 
 CELLS = {
     each.__name__.replace("_", "-"): each
-    for each in (produce, produce_many, consume, iterate, async_produce, async_consume, async_iterate)
+    for each in (
+        *(produce, produce_many, consume, iterate, arrow_send, arrow_read),
+        *(async_produce, async_consume, async_iterate),
+    )
 }
 
 
