@@ -1281,8 +1281,8 @@ cdef list rows_of(
 cdef inline bint sum_is_out_of_range(int64_t base, int64_t delta) noexcept nogil:
     """Returns whether a timestamp is not an int64, or is its least value, which the pure decoder refuses too."""
     if delta >= 0:
-        return base > INT64_MAX - delta
-    return delta < -INT64_MAX or base < -INT64_MAX - delta
+        return base > INT64_MAX - delta or base + delta < -INT64_MAX
+    return base < -INT64_MAX - delta
 
 
 # --- columns
@@ -1622,7 +1622,8 @@ cdef GrownArray new_array(bint is_wanted):
 # --- packing of columns
 
 cdef class BinaryColumn:
-    """A binary array of Arrow. `valid` (a bit for each row that is not null) may be None, and so may `data`."""
+    """A binary array of Arrow. `valid` (a bit for each row that is not null) may be None, and so may `data`. Raises
+    ValueError if a row would not lie within the data."""
 
     cdef Py_buffer views[3]
     cdef bint has_view[3]
@@ -1644,6 +1645,16 @@ cdef class BinaryColumn:
         self.valid = <const uint8_t*>self.views[0].buf if self.has_view[0] else NULL
         self.ends = <const int32_t*>self.views[1].buf
         self.data = <const uint8_t*>self.views[2].buf if self.has_view[2] else NULL
+        if not self.lies_within(count, self.views[2].len if self.has_view[2] else 0):
+            raise ValueError("malformed Arrow array: the ends of its rows decrease, or lie outside of its data")
+
+    cdef bint lies_within(self, Py_ssize_t count, Py_ssize_t data_size) noexcept nogil:
+        cdef const int32_t* ends = self.ends + self.first
+        cdef Py_ssize_t row
+        for row in range(count):
+            if ends[row + 1] < ends[row]:
+                return False
+        return ends[0] >= 0 and ends[count] <= data_size
 
     def __dealloc__(self):
         for index in range(3):
@@ -1685,6 +1696,7 @@ def pack_rows(
     cdef Py_ssize_t begin = 0, end = 0
     cdef int64_t size = 0, max_timestamp_ms = 0
     cdef uint8_t* to
+    cdef bint is_whole
     cdef list batches = []
     packing.count = targets.shape[0]
     assert timestamps_ms.shape[0] == packing.count and (order is None or order.shape[0] == packing.count)
@@ -1703,7 +1715,9 @@ def pack_rows(
         data = PyBytes_FromStringAndSize(NULL, size)
         to = <uint8_t*>PyBytes_AS_STRING(data)
         with nogil:
-            max_timestamp_ms = write_batch(&packing, keys, values, headers, begin, end, to)
+            is_whole = write_batch(&packing, keys, values, headers, begin, end, to, size, &max_timestamp_ms)
+        if not is_whole:
+            raise ValueError("the Arrow array was changed while it was encoded")
         first = row_at(&packing, begin)
         batches.append((first, end - begin, data, timestamps_ms[first], max_timestamp_ms))
         begin = end
@@ -1728,7 +1742,7 @@ cdef Py_ssize_t end_of_batch(
         if keys is not None:
             size += max(keys.size(row), 0)
         if headers is not None:
-            size += headers.size(row)
+            size += max(headers.size(row), 0)
         is_large = size > packing.batch_bytes
         if index > begin and (
             is_large or packing.is_after_large or (packing.target_bytes + size - 1) / packing.batch_bytes != portion
@@ -1759,30 +1773,34 @@ cdef int64_t size_of_batch(
         row = row_at(packing, index)
         body = body_size(
             packing.timestamps_ms[row] - base_timestamp_ms, index - begin, -1 if keys is None else keys.size(row),
-            values.size(row), 1 if headers is None else headers.size(row),
+            values.size(row), 1 if headers is None else max(headers.size(row), 0),
         )
         size += varint_size(body) + body
     return size
 
 
-cdef int64_t write_batch(
+cdef bint write_batch(
     Packing* packing, BinaryColumn keys, BinaryColumn values, BinaryColumn headers, Py_ssize_t begin, Py_ssize_t end,
-    uint8_t* to
+    uint8_t* to, int64_t left, int64_t* max_timestamp_ms
 ) noexcept nogil:
-    """Writes the records. Returns the largest timestamp."""
+    """Writes the records, which have `left` bytes, and finds the largest timestamp. Returns false if they have another
+    size."""
     cdef int64_t base_timestamp_ms = packing.timestamps_ms[row_at(packing, begin)]
-    cdef int64_t max_timestamp_ms = base_timestamp_ms, timestamp_ms, key_size, value_size, headers_size
+    cdef int64_t timestamp_ms, key_size, value_size, headers_size, body
     cdef Py_ssize_t index, row
+    max_timestamp_ms[0] = base_timestamp_ms
     for index in range(begin, end):
         row = row_at(packing, index)
         timestamp_ms = packing.timestamps_ms[row]
-        max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
+        max_timestamp_ms[0] = max(max_timestamp_ms[0], timestamp_ms)
         key_size = -1 if keys is None else keys.size(row)
         value_size = values.size(row)
-        headers_size = 1 if headers is None else headers.size(row)
-        to = put_varint(
-            to, body_size(timestamp_ms - base_timestamp_ms, index - begin, key_size, value_size, headers_size)
-        )
+        headers_size = 1 if headers is None else max(headers.size(row), 0)
+        body = body_size(timestamp_ms - base_timestamp_ms, index - begin, key_size, value_size, headers_size)
+        left -= varint_size(body) + body
+        if left < 0:
+            return False
+        to = put_varint(to, body)
         to[0] = 0
         to = put_varint(to + 1, timestamp_ms - base_timestamp_ms)
         to = put_varint(to, index - begin)
@@ -1799,7 +1817,7 @@ cdef int64_t write_batch(
         else:
             memcpy(to, headers.at(row), headers_size)
         to += headers_size
-    return max_timestamp_ms
+    return left == 0
 
 
 def place_by_key(BinaryColumn keys not None, int64_t[::1] partitions not None, uint32_t partition_count):

@@ -118,7 +118,9 @@ def test_both_decode_the_same_records(
 def test_both_say_the_same_of_damaged_batches(records: list[RawRecord], rng: random.Random) -> None:
     damaged = bytearray(encode_batch(records))
     for _ in range(rng.randint(1, 3)):
-        damaged[rng.randrange(61, len(damaged))] = rng.randrange(256)
+        # The timestamps of the header, or the records.
+        position = rng.choice([rng.randrange(27, 43), rng.randrange(61, len(damaged))])
+        damaged[position] = rng.randrange(256)
     section = read_section(bytes(damaged), check_crc=False)
     try:
         expected: Any = in_pure_python(section, TP, 0)
@@ -134,6 +136,30 @@ def test_both_say_the_same_of_damaged_batches(records: list[RawRecord], rng: ran
         assert str(raised.value) == str(expected)
     else:
         assert rows == expected
+
+
+@needs_core
+@pytest.mark.parametrize(
+    ("base_ms", "is_whole"), [(-(2**63), False), (-(2**63) + 1, True), (2**63 - 2, True), (2**63 - 1, False)]
+)
+def test_both_refuse_the_same_timestamps(base_ms: int, is_whole: bool) -> None:
+    section = read_section(encode_batch([(0, None, b"a", ()), (1, None, b"b", ())]))
+    section = section._replace(header=section.header._replace(base_timestamp_ms=base_ms))
+    rows = core.decode_rows(section, "orders", 7, 0, 0)
+    if is_whole:
+        assert rows == in_pure_python(section, TP, 0)
+        return
+    assert rows is None
+    with pytest.raises(CorruptBatchError, match="do not all fit 64 bits"):
+        in_pure_python(section, TP, 0)
+
+
+@needs_core
+def test_both_read_the_least_delta_of_a_timestamp() -> None:
+    section = read_section(encode_batch([(2**63 - 1, None, b"a", ()), (-1, None, b"b", ())]))
+    rows = core.decode_rows(section, "orders", 7, 0, 0)
+    assert [row.timestamp for row in rows] == [2**63 - 1, -1]
+    assert rows == in_pure_python(section, TP, 0)
 
 
 @needs_core

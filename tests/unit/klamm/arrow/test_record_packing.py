@@ -92,6 +92,17 @@ def test_the_core_packs_columns_without_memory():
     assert list(batch.records) == [(5, None, None, ())] * 3
 
 
+@needs_core
+@pytest.mark.parametrize(
+    ("ends", "size"),
+    [((0, 5, 3), 5), ((0, 2, 9), 5), ((-1, 2, 3), 5), ((0, 1_000_000, 3), 5), ((0, 1, 1), 0)],
+)
+def test_the_core_refuses_an_array_whose_rows_do_not_lie_within_its_data(ends: tuple[int, ...], size: int) -> None:
+    data = bytes(size) if size else None
+    with pytest.raises(ValueError, match="malformed Arrow array"):
+        core.BinaryColumn(None, np.array(ends, np.int32).tobytes(), data, 0, 2)
+
+
 def test_packed_batches_are_at_most_as_large_as_requested():
     rows = [(0, 1, None, b"x" * 84, [], 0)] * 1_000
     sizes = [len(records.data) for _, _, records in pack(columns(rows), 10_000)]

@@ -29,6 +29,8 @@ BUILDERS = [
     pytest.param(CompiledRowBuilder, id="compiled", marks=needs_core),
 ]
 
+TIMESTAMPS_AT = st.integers(27, 42)
+"""The positions of the timestamps in a batch's header."""
 contents = st.none() | st.binary(max_size=40) | st.binary(min_size=120, max_size=300)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 times_ms = st.integers(0, 2**63 - 1) | st.integers(1_700_000_000_000, 1_700_000_100_000)
@@ -96,7 +98,8 @@ def test_the_columns_are_the_decoded_records_of_the_range(kind, batches, compres
 def test_a_damaged_batch_is_refused_if_the_decoder_refuses_it_and_the_rows_before_it_stay(kind, records, data) -> None:
     damaged = bytearray(encode_batch(records, base_offset=len(records)))
     for _ in range(data.draw(st.integers(1, 3))):
-        damaged[data.draw(st.integers(61, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+        position = data.draw(TIMESTAMPS_AT | st.integers(61, len(damaged) - 1))
+        damaged[position] = data.draw(st.integers(0, 255))
     sections = [section_of(records), read_section(bytes(damaged), check_crc=False)]
     builder = kind(NAMES)
     expected: Any
@@ -150,6 +153,26 @@ def test_a_timestamp_that_does_not_fit_is_refused_unless_the_log_has_set_the_tim
     builder = kind(NAMES)
     add_all(builder, [section, logged], 0, INT64_MAX)
     assert [row[1] for row in taken(builder)] == [0, 2**62, 7, 7]
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+@pytest.mark.parametrize(
+    ("base_ms", "is_whole"), [(-(2**63), False), (-(2**63) + 1, True), (2**63 - 2, True), (2**63 - 1, False)]
+)
+def test_the_first_and_the_last_timestamps_are_those_of_the_decoder(kind, base_ms: int, is_whole: bool) -> None:
+    section = section_of([(0, None, b"a", ()), (1, None, b"b", ())])
+    section = section._replace(header=section.header._replace(base_timestamp_ms=base_ms))
+    builder = kind(NAMES)
+    assert builder.add([section]) == is_whole
+    assert taken(builder) == (rows_of([section]) if is_whole else [])
+
+
+@pytest.mark.parametrize("kind", BUILDERS)
+def test_the_least_delta_of_a_timestamp_is_read(kind) -> None:
+    section = section_of([(2**63 - 1, None, b"a", ()), (-1, None, b"b", ())])
+    builder = kind(NAMES)
+    assert builder.add([section]) == 1
+    assert [row[1] for row in taken(builder)] == [2**63 - 1, -1]
 
 
 @pytest.mark.parametrize("kind", BUILDERS)
