@@ -14,12 +14,13 @@ from klamm.records import encode_headers
 
 _NO_HEADERS: Final = encode_headers(())
 PORTION_BYTES: Final = 8 * 1024 * 1024
-"""The most bytes of rows that are encoded together, unless a single row is larger."""
+"""About how many bytes of rows are encoded together. A single row may be larger."""
 
 
 def portions(batch: pa.RecordBatch, portion_bytes: int = PORTION_BYTES) -> Iterator[pa.RecordBatch]:
-    """Yields the batch in portions that are small enough to be encoded with little memory."""
-    rows = max(1, batch.num_rows * portion_bytes // max(1, batch.nbytes))
+    """Yields the batch in portions of the same number of rows, which are small enough to be encoded with little
+    memory."""
+    rows = max(1, -(-batch.num_rows // max(1, round(batch.nbytes / portion_bytes))))
     for start in range(0, batch.num_rows, rows):
         some = batch.slice(start, rows)
         if some.num_rows > 1 and some.nbytes > 4 * portion_bytes:
@@ -50,10 +51,17 @@ def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return made
 
 
-def bytes_of(column: pa.Array) -> pa.Array:
-    """Returns strings or bytes of any kind as a binary array."""
+def measurable(column: pa.Array) -> pa.Array:
+    """Returns an array of which `nbytes` counts only its own rows. A slice of a view, or with a dictionary, counts the
+    bytes of all rows."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    is_view = pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type)
+    return column.cast(pa.large_binary()) if is_view else column
+
+
+def bytes_of(column: pa.Array) -> pa.Array:
+    """Returns strings or bytes as a binary array."""
     return column.cast(pa.binary())
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from klamm.arrow.key_partitions import place_by_key
 from klamm.arrow.record_packing import NO_PARTITION, Int64s, PackedBatch, Rows, pack
-from klamm.arrow.sent_columns import bytes_of, headers_of, merged, partitions_of, portions
+from klamm.arrow.sent_columns import bytes_of, headers_of, measurable, merged, partitions_of, portions
 from klamm.errors import SerializationError
 from klamm.partitioner import PartitionInfo
 from klamm.producer.config import ProducerConfig
@@ -89,9 +89,10 @@ class ArrowTable:
     def portions(self, portion_bytes: int) -> Iterator[Rows]:
         """Yields the rows in portions that are encoded together. Rows without a partition have NO_PARTITION. Raises
         SerializationError for a value that no record can have."""
+        names = self._names
         used = (
-            pa.RecordBatch.from_arrays([each.column(name) for name in self._names], self._names)
-            for each in self._batches
+            pa.RecordBatch.from_arrays([measurable(batch.column(name)) for name in names], names)
+            for batch in self._batches
         )
         for batch in merged(used, portion_bytes):
             for portion in portions(batch, portion_bytes):

@@ -523,3 +523,26 @@ def test_records_that_are_deleted_during_a_reading_are_an_error(bootstrap, topic
     admin.delete_records({tp: 20})
     with pytest.raises(OffsetOutOfRangeError):
         reader.read_all()
+
+
+def test_a_reading_ends_with_an_error_if_the_cluster_does_not_answer(tmp_path):
+    """The consumer has fetched one batch of two, and fetches no more before that one is read."""
+    with running_cluster(tmp_path) as cluster:
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for first in (0, 10):
+                produce(producer, "lost", 10, first=first)
+        reader = klamm.read_arrow(
+            "lost",
+            bootstrap_servers=cluster.bootstrap,
+            columns=["offset"],
+            max_partition_fetch_bytes=1,
+            fetch_buffer_max_bytes=1,
+            default_api_timeout_ms=3_000,
+            request_timeout_ms=1_000,
+        )
+        offsets = reader.read_next_batch().column(0).to_pylist()
+        assert offsets == list(range(len(offsets)))
+        cluster.kill()
+        with pytest.raises(TimeoutError, match=r"lost-0 sent no records for default\.api\.timeout\.ms=3000"):
+            offsets += [offset for batch in reader for offset in batch.column(0).to_pylist()]
+    assert len(offsets) < 20
