@@ -13,7 +13,7 @@ subscription, partition_state, record, errors,
 position_reset
 
 The membership modules, heartbeat_timer, subscription, partition_state, offset_policy, position_reset, fetch_buffer,
-fetched_data_reader, record_drain, read_replicas and work_ledger are pure.
+fetched_data_reader, fetched_columns_reader, record_drain, read_replicas and work_ledger are pure.
 
 Python loads the public names below on first use, because an Admin needs only two of these modules.
 """

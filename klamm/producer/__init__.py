@@ -5,6 +5,7 @@ Producer | AsyncProducer   the facades; `intake` checks and serializes the argum
     transactions           their begin and end; `transaction_state` (pure) has the calls allowed in each state
     accumulator (pure)     a queue of batches per partition, bounded memory, when each batch is due
     sender                 requests to brokers, outcomes, retries
+    arrow_table            the rows of `send_arrow` as whole batches
     future                 one outcome per batch, a pointer into it per record
 """
 
