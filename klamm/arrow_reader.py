@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Unpack
 
 from klamm.arrow.extra import require_packages
 from klamm.cluster.client import KlammClient
+from klamm.consumer.async_consumer import AsyncConsumer
 from klamm.consumer.fetch.column_request import ColumnRequest, column_request
 from klamm.consumer.sync_consumer import Consumer
 from klamm.errors import ConfigError, UnknownTopicOrPartitionError, raise_for
@@ -91,10 +92,17 @@ def _batches(
         ends = {tp: span.end for tp, span in spans.items() if span.start < span.end}
         request = column_request(config, columns, None, ends)
         consumer.assign(ends)
-        for tp in ends:
-            consumer.seek(tp, spans[tp].start)
+        consumer._call(lambda: _begin(consumer._async, {tp: spans[tp] for tp in ends}))
         yield None
         yield from _rows(consumer, request, config.default_api_timeout_ms)
+
+
+def _begin(consumer: AsyncConsumer[Any, Any], spans: Mapping[TopicPartition, _Span]) -> None:
+    """Moves to the beginning of all partitions in one turn of the loop. Otherwise the fetch of the first ones would be
+    given up for another with all of them."""
+    for tp, span in spans.items():
+        consumer.core.subscription.require(tp).end_offset = span.end
+        consumer.seek(tp, span.start)
 
 
 def _rows(consumer: Consumer[Any, Any], request: ColumnRequest, timeout_ms: int) -> Iterator[pa.RecordBatch]:
@@ -120,8 +128,6 @@ def _rows(consumer: Consumer[Any, Any], request: ColumnRequest, timeout_ms: int)
         rows, done = found
         for tp in done:
             del unread[tp]
-        if done:
-            consumer.pause(*done)
         if rows is not None:
             yield rows
 

@@ -54,6 +54,7 @@ class PartitionState:
     __slots__ = (
         "_epochs",
         "current_leader_epoch",
+        "end_offset",
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
@@ -82,6 +83,8 @@ class PartitionState:
         self.lost: LostPosition | None = None
         """The position that the log no longer has, while a reset that the user did not ask for is under way."""
         self.paused = False
+        self.end_offset: int | None = None
+        """The offset at which a reading ends, so that no fetch begins there. None if the reading has no end."""
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
 

@@ -77,7 +77,8 @@ class FetchBuffer:
         fetchable = self._subscription.partitions_where(lambda state: state.fetchable)
         order = {tp: index for index, tp in enumerate(self._ends)}
         fetchable.sort(key=lambda tp: order.get(tp, -1))
-        return [self._position_of(tp) for tp in fetchable if tp not in self._waiting]
+        positions = [self._position_of(tp) for tp in fetchable if tp not in self._waiting]
+        return [position for position in positions if not self._is_at_end(position)]
 
     def saturated(self) -> bool:
         """Returns whether a fetchable partition may be missing in `wanted` only until its buffered records are read."""
@@ -118,6 +119,10 @@ class FetchBuffer:
         for data in finished:
             self.buffered_bytes -= len(data.batches)
         assert self.buffered_bytes >= 0, f"{self.buffered_bytes} bytes are buffered"
+
+    def _is_at_end(self, position: FetchPosition) -> bool:
+        end_offset = self._subscription.require(position.tp).end_offset
+        return end_offset is not None and position.offset >= end_offset
 
     def _drop_stale(self) -> None:
         stale = [data for data in self._waiting.values() if not self._current(data.tp, data.position_epoch)]

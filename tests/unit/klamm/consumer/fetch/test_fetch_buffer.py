@@ -53,6 +53,20 @@ def test_fetching_starts_at_the_position_and_continues_after_the_fetched_data(bu
     assert wanted(buffer) == [(B, 20), (A, 15)], "the one fetched last comes last"
 
 
+def test_a_reading_with_an_end_fetches_nothing_from_there_on(buffer, subscription):
+    subscription.require(A).end_offset = 15
+    subscription.require(B).end_offset = 20
+    assert wanted(buffer) == [(A, 10)]
+    assert buffer.put(fetched(buffer, A, 14))
+    buffer.take()
+    assert wanted(buffer) == [(A, 14)]
+    assert buffer.put(fetched(buffer, A, 18))
+    buffer.take()
+    assert wanted(buffer) == []
+    subscription.require(A).seek(3)
+    assert wanted(buffer) == [(A, 3)]
+
+
 def test_only_partitions_with_a_position_that_are_not_paused_are_fetched(buffer, subscription):
     subscription.require(A).request_reset(-1)
     subscription.require(B).paused = True
