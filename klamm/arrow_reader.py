@@ -98,8 +98,8 @@ def _batches(
 
 
 def _begin(consumer: AsyncConsumer[Any, Any], spans: Mapping[TopicPartition, _Span]) -> None:
-    """Moves to the beginning of all partitions in one turn of the loop. Otherwise the fetch of the first ones would be
-    given up for another with all of them."""
+    """Moves to the beginning of all partitions in one turn of the loop. Otherwise the consumer would cancel the fetch
+    of the first ones, and send another for all of them."""
     for tp, span in spans.items():
         consumer.core.subscription.require(tp).end_offset = span.end
         consumer.seek(tp, span.start)
