@@ -1627,7 +1627,7 @@ cdef class BinaryColumn:
 
     cdef Py_buffer views[3]
     cdef bint has_view[3]
-    cdef Py_ssize_t first
+    cdef Py_ssize_t first, count
     cdef const uint8_t* valid
     cdef const int32_t* ends
     cdef const uint8_t* data
@@ -1642,6 +1642,7 @@ cdef class BinaryColumn:
         assert first >= 0 and count > 0 and self.has_view[1] and self.views[1].len >= 4 * (first + count + 1)
         assert not self.has_view[0] or 8 * self.views[0].len >= first + count
         self.first = first
+        self.count = count
         self.valid = <const uint8_t*>self.views[0].buf if self.has_view[0] else NULL
         self.ends = <const int32_t*>self.views[1].buf
         self.data = <const uint8_t*>self.views[2].buf if self.has_view[2] else NULL
@@ -1700,6 +1701,8 @@ def pack_rows(
     cdef list batches = []
     packing.count = targets.shape[0]
     assert timestamps_ms.shape[0] == packing.count and (order is None or order.shape[0] == packing.count)
+    assert values.count == packing.count and (keys is None or keys.count == packing.count)
+    assert headers is None or headers.count == packing.count
     if not packing.count:
         return batches
     packing.order = NULL if order is None else &order[0]
@@ -1824,7 +1827,7 @@ def place_by_key(BinaryColumn keys not None, int64_t[::1] partitions not None, u
     """Sets the partition of each row that has a key, and -1 as its partition."""
     cdef Py_ssize_t row
     cdef int64_t size
-    assert partition_count > 0
+    assert partition_count > 0 and partitions.shape[0] == keys.count
     with nogil:
         for row in range(partitions.shape[0]):
             size = keys.size(row)
