@@ -1,7 +1,7 @@
 """Tests that a producer sends a batch again if the network loses the answer, and that the broker stores it once.
 
 A proxy between the producer and a real broker loses answers every few dozen milliseconds. It passes requests on, but no
-more answers, and then closes the connection.
+more answers, and then closes the connection. It stands before the gRPC listener, or before the Kafka listener.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
+
+import pytest
 
 from klamm import Admin, NewTopic, Producer, TopicPartition
 from tests.support.klamm_process import running_cluster
@@ -31,10 +33,10 @@ class AnswerSwallower:
 
     def __init__(self, target_port: int) -> None:
         self.port = free_port()
-        self._target_port = target_port
+        self.target_port = target_port
         self._rng = random.Random(SEED)
         self.is_lossy = False
-        self.swallowed_bytes = 0
+        self.passed_bytes = self.swallowed_bytes = 0
 
     @contextlib.contextmanager
     def running(self) -> Iterator[AnswerSwallower]:
@@ -62,7 +64,7 @@ class AnswerSwallower:
             loop.close()
 
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        server, to_server = await asyncio.open_connection("127.0.0.1", self._target_port)
+        server, to_server = await asyncio.open_connection("127.0.0.1", self.target_port)
         answers = asyncio.create_task(self._pass_answers(server, to_client))
         requests = asyncio.create_task(_pass_on(client, to_server))
         await asyncio.wait([answers, requests], return_when=asyncio.FIRST_COMPLETED)
@@ -82,6 +84,7 @@ class AnswerSwallower:
                 return
             to_client.write(data)
             await to_client.drain()
+            self.passed_bytes += len(data)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,14 +93,19 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         await writer.drain()
 
 
-def produce_through(tmp_path: pathlib.Path, *, idempotent: bool) -> tuple[list[bytes], list[bytes]]:
-    """Sends records through the lossy proxy. Returns the values sent and the values in the log."""
-    port = free_port()
-    proxy = AnswerSwallower(port)
-    settings = {"advertised.listeners": f"GRPC://127.0.0.1:{proxy.port}"}
-    with proxy.running(), running_cluster(tmp_path, settings, port=port) as cluster:
-        assert cluster.port == port
-        bootstrap = f"127.0.0.1:{proxy.port}"
+def produce_through(tmp_path: pathlib.Path, *, idempotent: bool, by_kafka: bool) -> tuple[list[bytes], list[bytes]]:
+    """Sends records through the lossy proxy, before the Kafka listener with `by_kafka`. Returns the values sent and the
+    values in the log."""
+    grpc, kafka = AnswerSwallower(free_port()), AnswerSwallower(free_port())
+    # A client that dials another host for the Kafka listener does not use it.
+    settings = {
+        "listeners": f"GRPC://127.0.0.1:{grpc.target_port},KAFKA://127.0.0.1:{kafka.target_port}",
+        "advertised.listeners": f"GRPC://127.0.0.1:{grpc.port},"
+        f"KAFKA://{'127.0.0.1' if by_kafka else 'localhost'}:{kafka.port}",
+    }
+    proxy = kafka if by_kafka else grpc
+    with grpc.running(), kafka.running(), running_cluster(tmp_path, settings, port=grpc.target_port):
+        bootstrap = f"127.0.0.1:{grpc.port}"
         with Admin(bootstrap_servers=bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, partition_count=1)])
         sent: list[bytes] = []
@@ -111,6 +119,9 @@ def produce_through(tmp_path: pathlib.Path, *, idempotent: bool) -> tuple[list[b
             reconnect_backoff_max_ms=10,
         )
         with producer:
+            while by_kafka and not kafka.passed_bytes:
+                sent.append(b"%06d" % len(sent) + bytes(10_000))
+                producer.send(TOPIC, sent[-1], partition=0).result(patience())
             proxy.is_lossy = True
             while producer.metrics()["record-retry-total"] < RETRIES:
                 for _ in range(20):
@@ -126,13 +137,17 @@ def read_values(bootstrap: str) -> list[bytes]:
     return [record.value for record in read_all(bootstrap, [TopicPartition(TOPIC, 0)])]
 
 
-def test_records_that_are_retried_after_a_lost_answer_are_written_once(tmp_path: pathlib.Path) -> None:
-    sent, written = produce_through(tmp_path, idempotent=True)
+@pytest.mark.parametrize("by_kafka", [False, True])
+def test_records_that_are_retried_after_a_lost_answer_are_written_once(tmp_path: pathlib.Path, by_kafka: bool) -> None:
+    sent, written = produce_through(tmp_path, idempotent=True, by_kafka=by_kafka)
     with verdict():
         assert written == sent
 
 
-def test_without_idempotence_records_retried_after_a_lost_answer_are_written_twice(tmp_path: pathlib.Path) -> None:
-    sent, written = produce_through(tmp_path, idempotent=False)
+@pytest.mark.parametrize("by_kafka", [False, True])
+def test_without_idempotence_records_retried_after_a_lost_answer_are_written_twice(
+    tmp_path: pathlib.Path, by_kafka: bool
+) -> None:
+    sent, written = produce_through(tmp_path, idempotent=False, by_kafka=by_kafka)
     assert list(dict.fromkeys(written)) == sent
     assert max(Counter(written).values()) > 1
