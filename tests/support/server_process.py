@@ -26,7 +26,7 @@ class ServerProcess:
         arguments: Sequence[str] = (),
     ) -> None:
         self.node_id = node_id
-        self.address = settings["listeners"].removeprefix("GRPC://")
+        self.address = settings["listeners"].partition("://")[2]
         self.port = int(self.address.rpartition(":")[2])
         self.log_path = directory / f"{package}-{node_id}.log"
         self.settings = {"node.id": str(node_id), **settings}

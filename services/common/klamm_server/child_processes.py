@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 STOP_TIMEOUT_S: Final = 30.0
 """A process that has not stopped after this many seconds is killed."""
 
+RETRY_S: Final = 1.0
+"""The time between attempts to read a certificate."""
+
 
 class NotStartedError(KlammError):
     """Raised if a process ended before it served. The process has printed the reason on stderr."""
@@ -74,9 +77,19 @@ class ChildProcess:
         return await self._process.wait()
 
     async def wait_health(self, serving: bool) -> None:
-        """Waits until the server serves, or until it does not. It may be between two starts."""
-        material = None if self.spec.tls is None else load_material(self.spec.tls, now=datetime.now(UTC))
-        await wait_health(self.spec.address, material, serving=serving)
+        """Waits until the server serves, or until it does not. It may be between two starts. A certificate that cannot
+        be read may be replaced soon, so the method tries again."""
+        while True:
+            try:
+                material = None if self.spec.tls is None else load_material(self.spec.tls, now=datetime.now(UTC))
+            except KlammError as error:
+                log.warning("could not ask %s for its health, retrying in %.0f s: %s", self.spec.name, RETRY_S, error)
+                if not serving:
+                    return
+                await asyncio.sleep(RETRY_S)
+            else:
+                await wait_health(self.spec.address, material, serving=serving)
+                return
 
     async def wait_started(self) -> None:
         """Waits until the process serves. Raises NotStartedError if it ends first."""

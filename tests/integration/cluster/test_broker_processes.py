@@ -16,6 +16,7 @@ import pytest
 from klamm import Admin
 from klamm.admin import NewTopic
 from klamm.health import check
+from tests.support import certificates
 from tests.support.cli_runner import KlammCommand
 from tests.support.controller_quorum import HOST, Quorum, quorum_processes
 from tests.support.ports import free_ports
@@ -29,19 +30,20 @@ PORT_STEP = 10
 class BrokerHost:
     """`klamm-broker --processes` on a port of its own."""
 
-    def __init__(self, cluster: Quorum, first_id: int, processes: str, **settings: str) -> None:
+    def __init__(
+        self, directory: pathlib.Path, controllers: str, first_id: int, processes: str, **settings: str
+    ) -> None:
         port, *_ = free_ports([0, HEALTH_STEP, PORT_STEP, 2 * PORT_STEP])
         self.health_port = port + HEALTH_STEP
         self.bootstrap = f"{HOST}:{port}"
-        self.directory = cluster.directory / f"host-{first_id}"
         own = {
             "listeners": f"GRPC://{HOST}:{port}",
-            "controller.quorum.bootstrap.servers": ",".join(cluster.addresses()),
-            "log.dirs": str(self.directory),
-            **{name.replace("_", "."): text for name, text in settings.items()},
+            "controller.quorum.bootstrap.servers": controllers,
+            "log.dirs": str(directory / f"host-{first_id}"),
+            **{name.replace("_", "."): text.format(port=port) for name, text in settings.items()},
         }
         arguments = ["--processes", processes]
-        self.server = ServerProcess("klamm_broker", first_id, cluster.directory, own, arguments=arguments)
+        self.server = ServerProcess("klamm_broker", first_id, directory, own, arguments=arguments)
 
     @property
     def log(self) -> str:
@@ -65,13 +67,19 @@ class BrokerHost:
         wait_until(lambda: self.health() == "SERVING")
 
 
+def _controllers(cluster: Quorum) -> str:
+    return ",".join(cluster.addresses())
+
+
 @contextlib.contextmanager
 def hosts(directory: pathlib.Path, *processes: str, **settings: str) -> Iterator[list[BrokerHost]]:
     """Starts a controller, and one host for each of `processes`. Their brokers have the ids from 100, 200 ... on."""
     with quorum_processes(directory, size=1) as cluster:
         cluster.controllers[1].start()
         found = [
-            BrokerHost(cluster, 100 * number, each, broker_rack=f"dc1/host{number}", **settings)
+            BrokerHost(
+                directory, _controllers(cluster), 100 * number, each, broker_rack=f"dc1/host{number}", **settings
+            )
             for number, each in enumerate(processes, 1)
         ]
         try:
@@ -123,12 +131,30 @@ def test_a_broker_that_dies_is_restarted_and_the_host_serves_again(tmp_path: pat
 def test_the_exit_status_is_that_of_the_worst_process(tmp_path: pathlib.Path) -> None:
     with quorum_processes(tmp_path, size=1) as cluster:
         cluster.controllers[1].start()
-        host = BrokerHost(cluster, 100, "2")
+        host = BrokerHost(tmp_path, _controllers(cluster), 100, "2")
         (tmp_path / "host-100-2").write_text("in the way")
         host.server.start()
         assert host.server.wait() == 1
         assert "broker 101 ended during startup" in host.log
         assert str(tmp_path / "host-100-2") in host.log
+
+
+def test_the_health_of_a_secured_host_is_found_with_its_own_certificate(tmp_path: pathlib.Path) -> None:
+    stores = certificates.write_stores(tmp_path / "stores", certificates.server("host"))
+    tls = {**stores.settings(), "ssl.client.auth": "required"}
+    port = free_ports([0])[0]
+    listeners = {"listeners": f"GRPC_SSL://localhost:{port}", "metadata.log.dir": str(tmp_path / "controller")}
+    controller = ServerProcess("klamm_controller", 1, tmp_path, {**listeners, **tls})
+    controller.start()
+    named = {name.replace(".", "_"): text for name, text in tls.items()}
+    host = BrokerHost(tmp_path, f"localhost:{port}", 100, "2", listeners="GRPC_SSL://localhost:{port}", **named)
+    try:
+        host.server.start()
+        host.wait_serving()
+        assert len(host.children()) == 2
+    finally:
+        host.server.abandon()
+        controller.abandon()
 
 
 @pytest.mark.parametrize(
