@@ -12,13 +12,17 @@ aims for racks of one level.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Final
 
 from klamm.errors import ErrorCode
 from klamm.failure_domains import crowding, level_names
 from klamm_controller.metadata.decision import Refusal
 from klamm_server.metadata.entities import BrokerImage
+
+_KEPT_RACKS_MAX: Final = 2
 
 
 def place_replicas(
@@ -40,16 +44,11 @@ def place_replicas(
     fenced = _ring([broker for broker in usable if broker.fenced], rng)
     start = rng.randrange(len(live))
     followers = max(1, len(live) - 1)
-    # The replicas depend only on the first broker and the distance, so compute them once.
-    chosen: dict[tuple[int, int], tuple[int, ...]] = {}
+    replicas_of = _Chooser(live, fenced, replication_factor).replicas_of
     placed = []
     for step in range(start, start + partition_count):
         turn, first = divmod(step, len(live))
-        shift = turn % followers
-        replicas = chosen.get((first, shift))
-        if replicas is None:
-            replicas = chosen[first, shift] = _replicas_of(first, shift, live, fenced, replication_factor)
-        placed.append(replicas)
+        placed.append(replicas_of(first, turn % followers))
     return placed
 
 
@@ -78,24 +77,48 @@ def _alternating(
     return [ring[row] for row in range(longest) for ring in rings if row < len(ring)]
 
 
-def _replicas_of(
-    first: int, shift: int, live: Sequence[BrokerImage], fenced: Sequence[BrokerImage], replication_factor: int
-) -> tuple[int, ...]:
-    followers = list(chain(live[first + 1 :], live[:first]))
-    followers = followers[shift:] + followers[:shift]
-    chosen = [live[first]]
-    for group in (followers, fenced):
-        _extend(chosen, group, replication_factor)
-    return tuple(broker.broker_id for broker in chosen)
+class _Chooser:
+    """Chooses the replicas of partitions. Partitions with the same first broker and distance have the same replicas, so
+    they are chosen once."""
 
+    def __init__(self, live: Sequence[BrokerImage], fenced: Sequence[BrokerImage], replication_factor: int) -> None:
+        self._live = live
+        self._fenced = fenced
+        self._size = replication_factor
+        self._racks = [Counter(broker.rack for broker in ring) for ring in (live, fenced)]
+        self._chosen: dict[tuple[int, int], tuple[int, ...]] = {}
+        self._crowded: dict[tuple[str, ...], dict[str, tuple[int, ...]]] = {}
+        """How crowded each rack is, by the racks of the other replicas."""
 
-def _extend(chosen: list[BrokerImage], candidates: Sequence[BrokerImage], size: int) -> None:
-    """Adds candidates to `chosen` until it has `size` brokers or there are no more candidates. Each time, adds the
-    first one in the least crowded domains."""
-    left = [broker for broker in candidates if broker not in chosen]
-    while left and len(chosen) < size:
-        used = [broker.rack for broker in chosen]
-        crowded = {rack: crowding(rack, used) for rack in {broker.rack for broker in left}}
-        best = min(left, key=lambda broker: crowded[broker.rack])
-        chosen.append(best)
-        left.remove(best)
+    def replicas_of(self, first: int, shift: int) -> tuple[int, ...]:
+        """Returns the replicas whose first one is at the index `first` of the ring, and whose followers come from the
+        rest of the ring, which begins at the distance `shift`."""
+        found = self._chosen.get((first, shift))
+        if found is None:
+            followers = list(chain(self._live[first + 1 :], self._live[:first]))
+            followers = followers[shift:] + followers[:shift]
+            chosen = [self._live[first]]
+            self._extend(chosen, followers, self._racks[0] - Counter([chosen[0].rack]))
+            self._extend(chosen, self._fenced, self._racks[1].copy())
+            found = self._chosen[first, shift] = tuple(broker.broker_id for broker in chosen)
+        return found
+
+    def _extend(self, chosen: list[BrokerImage], candidates: Sequence[BrokerImage], left: Counter[str]) -> None:
+        """Adds candidates until there are enough brokers, or no more candidates. Each time, adds the first one in the
+        least crowded domains. `left` has the number of candidates in each rack."""
+        while left and len(chosen) < self._size:
+            crowded = self._crowded_by(tuple(broker.rack for broker in chosen))
+            least = min(crowded[rack] for rack in left)
+            best = next(broker for broker in candidates if crowded[broker.rack] == least and broker not in chosen)
+            chosen.append(best)
+            left -= Counter([best.rack])
+
+    def _crowded_by(self, used: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+        found = self._crowded.get(used)
+        if found is None:
+            racks = self._racks[0] | self._racks[1]
+            found = {rack: crowding(rack, used) for rack in racks}
+            # The racks of more replicas seldom repeat, so keeping them would only take memory.
+            if len(used) <= _KEPT_RACKS_MAX:
+                self._crowded[used] = found
+        return found
