@@ -107,6 +107,18 @@ def test_a_stopped_balance_ends_with_its_moves_cancelled_and_another_one_continu
         assert all(7 <= after[broker_id] <= 9 for broker_id in (1, 2, 3))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--stop", "--watch"), "--stop excludes --watch and --yes"),
+        (("--watch", "--dry-run"), "--watch and --dry-run exclude each other"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(arguments: tuple[str, ...], complaint: str) -> None:
+    refused = KlammCommand("localhost:1")("cluster", "balance", *arguments)
+    assert (refused.status, complaint in refused.err) == (2, True)
+
+
 def throttled(admin: Admin) -> str:
     topic = ConfigResource(ConfigResourceType.TOPIC, "t")
     return admin.describe_configs([topic])[topic][FOLLOWERS].value or ""

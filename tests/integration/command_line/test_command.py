@@ -37,6 +37,7 @@ def test_without_a_command_the_help_is_shown_and_the_status_is_usage(klamm, grou
         (("consume", "x", "--count", "many"), "'--count'"),
         (("consume", "x", "--timeout", "0"), "'--timeout'"),
         (("up", "--port", "70000"), "--port: '70000' is not valid, expected a number from 0 to 65535"),
+        (("up", "--brokers", "all"), "--brokers: 'all' is not valid, expected a number from 1 to 32, or auto"),
         (("up", "--brokers", "many"), "--brokers: 'many'"),
         (("up", "--frobnicate"), "--frobnicate"),
     ],

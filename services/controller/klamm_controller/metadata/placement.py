@@ -91,8 +91,8 @@ class _Chooser:
         """How crowded each rack is, by the racks of the other replicas."""
 
     def replicas_of(self, first: int, shift: int) -> tuple[int, ...]:
-        """Returns the replicas whose first one is at the index `first` of the ring, and whose followers come from the
-        rest of the ring, which begins at the distance `shift`."""
+        """Returns the replicas of a partition. The first one is at the index `first` of the ring. The followers are
+        searched in the rest of the ring, from the distance `shift` on."""
         found = self._chosen.get((first, shift))
         if found is None:
             followers = list(chain(self._live[first + 1 :], self._live[:first]))
