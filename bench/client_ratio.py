@@ -44,8 +44,8 @@ NEW = ("produce-many", "arrow-send", "arrow-read")
 """The cells that clients of earlier trees do not have."""
 WRITES = ("produce", "produce-many", "arrow-send", "async-produce")
 """The cells that write. The others read a topic that was filled before."""
-RECORDS_PER_S = {"produce": 300_000, "produce-many": 500_000, "arrow-send": 500_000, "async-produce": 150_000}
-"""A guess, from which the count of a run follows."""
+RECORDS_PER_S = {"produce": 900_000, "produce-many": 1_500_000, "arrow-send": 1_500_000, "async-produce": 450_000}
+"""A guess, from which the count of a run follows. In a shorter run, the start of a client would count too much."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ def measure(cell: str, size_bytes: int, options: argparse.Namespace, rng: random
     kafka_port = free_port()
     with klamm_up(options=("--kafka-port", str(kafka_port))) as server:
         addresses = {"grpc": server.bootstrap, "kafka": f"127.0.0.1:{kafka_port}"}
-        count = int(RECORDS_PER_S.get(cell, 400_000) * options.seconds * 100 / max(100, size_bytes / 2))
+        count = int(RECORDS_PER_S.get(cell, 1_200_000) * options.seconds * 100 / max(100, size_bytes / 2))
         topics: list[str] = []
         with Admin(bootstrap_servers=server.bootstrap) as admin:
             for number in range(options.rounds):
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--cells", default=",".join(PEERS), help=f"of {', '.join(PEERS)}")
     parser.add_argument("--bytes", type=int, nargs="+", default=[100, 1_024])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2, help="about how long one run takes")
+    parser.add_argument("--seconds", type=float, default=2, help="about how long one run of Klamm takes")
     parser.add_argument("--before", metavar="TREE", help="a source tree whose client is measured, too")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--json", metavar="FILE", help="where the figures of all runs are written")
