@@ -7,6 +7,7 @@ minute."""
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import math
 import random
@@ -120,12 +121,14 @@ class RecordChannel:
         is_full = len(self._in_use) >= self._connections_max
         is_worthwhile = self._record_bytes >= WORTHWHILE_BYTES
         if is_worthwhile and self._dialling is None and not is_full and now_s >= self._not_before_s:
-            self._dialling = client_task(self._connect(), name=f"klamm-records-{self._listener.address}")
+            # The connection is for all calls, so it does not inherit the context of the first one.
+            name, context = f"klamm-records-{self._listener.address}", contextvars.Context()
+            self._dialling = client_task(self._connect(), name=name, context=context)
         return None
 
     def give_back(self, used: Dialled) -> None:
         """Takes a connection back after its call. It is free when the answer has come, which is later if the call was
-        cancelled."""
+        cancelled. If the connection was lost, the free ones are closed too, because the broker may be gone."""
         if used.connection.is_busy:
             used.connection.on_idle = lambda: self.give_back(used)
             return
@@ -133,6 +136,10 @@ class RecordChannel:
         self._in_use.discard(used)
         if used.connection.is_open:
             self._free.append(used)
+            return
+        for one in self._free:
+            one.connection.close()
+        self._free.clear()
 
     async def close(self) -> None:
         """Closes all connections. Calls under way raise CallFailed."""

@@ -54,24 +54,34 @@ class RecordConnection(asyncio.BufferedProtocol):
         """Sends a request whose body is `pieces` one after the other, and returns the body of its answer.
 
         Raises CallFailed if the connection was closed, or if there is no answer after `timeout_ms`, which closes the
-        connection. If the caller is cancelled, the connection stays busy until the answer has come."""
+        connection. If the caller is cancelled, the connection stays busy until the answer has come or `timeout_ms` are
+        over again."""
         assert self._answer is None, "one call at a time"
         if self._why_closed:
             raise CallFailed(Status.UNAVAILABLE, self._why_closed)
         self._correlation_id = self._correlation_id % _CORRELATION_MAX + 1
-        self._answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bytes | bytearray] = loop.create_future()
+        self._answer = answer
         start = request_start(api_key, version, self._correlation_id, self._client_id, sum(map(len, pieces)))
         self._send(start, pieces)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await self._answer
+                return await answer
         except TimeoutError:
             self.close()
             raise CallFailed(Status.DEADLINE_EXCEEDED, f"no answer after {timeout_ms} ms") from None
+        except asyncio.CancelledError:
+            loop.call_later(timeout_ms / 1000, self._close_if_waiting_for, answer)
+            raise
 
     def close(self) -> None:
         """Closes the connection. The call under way raises CallFailed."""
         self._end("the client closed the connection")
+
+    def _close_if_waiting_for(self, answer: asyncio.Future[bytes | bytearray]) -> None:
+        if self._answer is answer:
+            self.close()
 
     def _send(self, start: bytes, pieces: Sequence[Buffer]) -> None:
         # A small request is one write to the socket. The records of a large one are not copied.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from google.protobuf.message import DecodeError
+
 from klamm.wire.framed import framed_start
 from klamm.wire.v1.broker_pb2 import FetchedPartition, FetchHeader, FetchRequest
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery
@@ -15,6 +17,7 @@ from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
 from klamm_broker.kafka.connection import Answer, AnswerInTime
 from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_broker.messages.fetch import ANY_SIZE, decode, encode
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.replica.fetch_reader import LocatedFetch
@@ -34,9 +37,12 @@ class FramedFetch:
         self._grpc_listener = grpc_listener
 
     def fetch(self, request: Request) -> Answer | AnswerInTime:
-        """Returns the answer, or a coroutine if the fetch must wait. Raises DecodeError or InvalidRequestError if the
-        message is not valid, and CallFailed if it has too many items."""
-        message = FetchRequest.FromString(request.frame[request.body_start :].tobytes())
+        """Returns the answer, or a coroutine if the fetch must wait. Raises MalformedRequestError or
+        InvalidRequestError if the message is not valid, and CallFailed if it has too many items."""
+        try:
+            message = FetchRequest.FromString(request.frame[request.body_start :].tobytes())
+        except DecodeError as error:
+            raise MalformedRequestError(f"FetchRequest does not parse: {error}") from error
         check_items(message)
         limit = given(message, "max_bytes", ANY_SIZE)
         if request.throttle is not None:

@@ -76,8 +76,10 @@ def found_processes(directories: Iterable[str]) -> int:
 
 
 def check_processes(config: BrokerConfig, count: int) -> None:
-    """Raises ConfigError if `count` processes cannot run with the configuration. No process with records may be left
-    out, a new directory must be on the same disk as the configured one, and the port between servers must be known."""
+    """Raises ConfigError if `count` processes cannot run with the configuration.
+
+    Each process that has records must be among them. A new directory must be on the same disk as the configured one.
+    The port between servers must be known."""
     directories = config.data_dirs
     if (found := found_processes(directories)) > count:
         left = directory_of(directories[0], found)

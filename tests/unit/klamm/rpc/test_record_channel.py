@@ -138,6 +138,20 @@ def test_a_listener_that_cannot_be_reached_is_dialled_again_after_growing_pauses
     assert all(48 < pause < 61 for pause in pauses[-2:])
 
 
+def test_a_lost_connection_closes_the_free_ones() -> None:
+    """A call on each of them would wait for its whole time-out if the broker's machine has lost its power."""
+
+    async def scenario(calls: Calls) -> None:
+        lost, free = await calls.taken(), await calls.taken()
+        calls.channel.give_back(free)
+        lost.connection.close()
+        calls.channel.give_back(lost)
+        assert not free.connection.is_open
+        assert await calls.taken() not in (lost, free)
+
+    run(scenario)
+
+
 def test_closing_ends_the_attempt_to_connect_and_all_connections() -> None:
     async def scenario(calls: Calls) -> None:
         used, free = await calls.taken(), await calls.taken()

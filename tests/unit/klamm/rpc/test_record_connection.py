@@ -172,6 +172,22 @@ def test_after_a_cancelled_call_the_connection_is_busy_until_its_answer_has_come
     run(serve, scenario)
 
 
+def test_a_cancelled_call_without_an_answer_closes_the_connection_in_the_end() -> None:
+    async def scenario(connection: RecordConnection) -> None:
+        idle = asyncio.Event()
+        connection.on_idle = idle.set
+        calling = asyncio.ensure_future(connection.call(1, 0, [b""], 100))
+        await asyncio.sleep(0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert connection.is_open
+        await idle.wait()
+        assert not connection.is_open
+
+    run(be_silent, scenario)
+
+
 def test_a_call_under_way_fails_when_the_client_closes_the_connection() -> None:
     async def scenario(connection: RecordConnection) -> None:
         calling = asyncio.ensure_future(connection.call(1, 0, [b""], TIMEOUT_MS))

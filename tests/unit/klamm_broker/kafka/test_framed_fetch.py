@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.message import DecodeError
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
@@ -24,6 +23,7 @@ from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.framed_fetch import FramedFetch
 from klamm_broker.kafka.requests import Request, parse_request
+from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.purgatory.driver import PurgatoryDriver
@@ -137,7 +137,7 @@ def test_many_partitions_are_answered_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        (b"\xff\xff", DecodeError),
+        (b"\xff\xff", MalformedRequestError),
         (FetchRequest(replica_id=7).SerializeToString(), BrokerError),
         (fetch_of(*[NAME] * (ITEMS_MAX + 1)).SerializeToString(), CallFailed),
     ],
