@@ -18,7 +18,7 @@ IN_PURE_PYTHON := tests/unit/klamm/producer tests/unit/klamm/consumer tests/unit
     tests/integration/client/test_producer_interrupts.py tests/integration/client/test_arrow.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers sim chaos fuzz proto reference docs docs-search docs-serve lock clean
+.PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers bench-gate sim chaos fuzz proto reference docs docs-search docs-serve lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -142,6 +142,10 @@ bench-peers: setup  ## Klamm beside Kafka, NATS, Redis and RabbitMQ, an hour; PE
 	    redis-server:redis-server rabbitmq-server:rabbitmq-server
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r bench/peers-requirements.lock
 	$(BIN)/python bench/peers.py $(PEERS)
+
+bench-gate: setup  ## Is this tree slower than the one before? Ten minutes beside it, Kafka and other clients; GATE="--record".
+	sh tools/install_programs.sh "make bench-gate" java:default-jdk-headless mvn:maven
+	$(BIN)/python bench/gate.py $(GATE)
 
 fuzz: setup  ## 10,000,000 inputs each to the Kafka listener, its login and the mechanisms, guided by coverage; FUZZ="--inputs 100000" for fewer.
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r tests/fuzz/requirements.lock

@@ -3,8 +3,8 @@
     python bench/audit.py [--decisions 20000] [--rounds 7]
 
 A session is refused one topic after the other and never the same one twice. No decisions are therefore counted
-together, and each of them is a line. Only an attacker behaves like this. The rounds alternate between no audit, an
-audit that writes a log, and one that writes to a topic. The topic is in a `klamm up` beside it, whose own CPU time is
+together, and each of them is a line. Only an attacker behaves like this. A round has no audit, an audit that writes a
+log, and one that writes to a topic, in a random order. The topic is in a `klamm up` beside it, whose own CPU time is
 not counted. At 1,000 decisions a second, the share of a core in percent is a tenth of the microseconds for each. The
 rows below are for a decision that is repeated: a topic that is allowed. By default it is not audited. With `produce` it
 is audited once a minute.
@@ -21,6 +21,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from bench.turns import rounds
 from klamm import Admin
 from klamm.acls import AclOperation, ResourceType
 from klamm.admin import NewTopic
@@ -108,19 +109,25 @@ def hot_us(auditor: Auditor | None) -> float:
     return (time.process_time() - began_s) / HOT * 1e6
 
 
-async def run(decisions: int, rounds: int, directory: pathlib.Path, bootstrap: str) -> None:
+async def run(decisions: int, round_count: int, directory: pathlib.Path, bootstrap: str) -> None:
     figures: dict[str, list[float]] = {name: [] for name in ("off", "log", "topic")}
     hot: dict[str, list[float]] = {name: [] for name in ("off", "told if refused", "told")}
     async with topic_of(bootstrap) as topic:
-        for number in range(rounds):
+        for number, order in enumerate(rounds(list(figures), round_count)):
             log = AuditLog(str(directory / f"audit-{number}.log"))
-            figures["off"].append(await distinct_us(None, decisions))
-            figures["log"].append(await distinct_us(auditor_to("authorization.denied", log=log), decisions))
-            figures["topic"].append(await distinct_us(auditor_to("authorization.denied", topic=topic), decisions))
+            auditors = {
+                "off": None,
+                "log": auditor_to("authorization.denied", log=log),
+                "topic": auditor_to("authorization.denied", topic=topic),
+            }
+            for name in order:
+                figures[name].append(await distinct_us(auditors[name], decisions))
             await log.close()
-            hot["off"].append(hot_us(None))
-            hot["told if refused"].append(hot_us(auditor_to("authorization.denied")))
-            hot["told"].append(hot_us(auditor_to("produce")))
+        told = {"off": None, "told if refused": "authorization.denied", "told": "produce"}
+        for order in rounds(list(hot), round_count):
+            for name in order:
+                events = told[name]
+                hot[name].append(hot_us(None if events is None else auditor_to(events)))
     base = statistics.median(figures["off"])
     for name, found in figures.items():
         own = statistics.median(found) - base

@@ -23,6 +23,7 @@ import time
 from dataclasses import dataclass, field
 
 from bench.servers import ROOT, free_port, klamm_up
+from bench.turns import rounds
 from klamm import Admin, NewTopic
 
 PARTITIONS = 4
@@ -95,8 +96,8 @@ def measure(cell: str, size_bytes: int, options: argparse.Namespace, rng: random
                     admin.create_topics([NewTopic(topics[-1], partition_count=PARTITIONS)])
         if cell not in WRITES:
             run(Side("fill", "klamm"), "produce", size_bytes, count, topics[0], addresses)
-        for number in range(options.rounds):
-            for side in rng.sample(sides, len(sides)):
+        for number, order in enumerate(rounds(sides, options.rounds, rng)):
+            for side in order:
                 run(side, cell, size_bytes, count, topics[number % len(topics)], addresses)
     return sides
 

@@ -20,6 +20,7 @@ import time
 from typing import NamedTuple
 
 from bench.servers import compile_klamm, klamm_up
+from bench.turns import rounds
 from klamm import Admin, NewTopic, Producer
 
 KLAMM = str(pathlib.Path(sys.executable).parent / "klamm")
@@ -42,9 +43,9 @@ def run_once(command: list[str]) -> Cost:
 def measure(commands: list[list[str]], runs: int) -> list[Cost]:
     """The medians of each command."""
     costs: list[list[Cost]] = [[] for _ in commands]
-    for _ in range(runs + 1):
-        for command, of_command in zip(commands, costs, strict=True):
-            of_command.append(run_once(command))
+    for order in rounds(range(len(commands)), runs + 1):
+        for index in order:
+            costs[index].append(run_once(commands[index]))
     return [
         Cost(statistics.median(each.cpu_s for each in one[1:]), statistics.median(each.wall_s for each in one[1:]))
         for one in costs

@@ -31,6 +31,7 @@ import psutil
 
 from bench.cluster import wait_until
 from bench.kafka_produce import TOPIC, Connection, request_of
+from bench.turns import rounds
 from klamm import Admin, NewTopic
 from klamm.health import check
 from klamm.records.encoder import encode_batch
@@ -168,14 +169,14 @@ def measure_processes(processes: int, batch_bytes: int, seconds: float) -> tuple
         return done.value / seconds, (host.cpu_s() - before_s) / max(1, done.value) * 1e6, host.rss_mb()
 
 
-def run_processes(counts: Sequence[int], rounds: int, seconds: float) -> None:
+def run_processes(counts: Sequence[int], round_count: int, seconds: float) -> None:
     """Prints the throughput of a host with each number of processes."""
     print("| request | processes | requests/s | ratio | broker CPU us/request | MB per broker |")
     print("|---|---|---|---|---|---|")
     for name, batch_bytes in (("1 KiB", 1_100), ("16 KiB", 16_384)):
         runs: dict[int, list[tuple[float, float, float]]] = {count: [] for count in counts}
-        for _ in range(rounds):
-            for count in counts:
+        for order in rounds(counts, round_count):
+            for count in order:
                 runs[count].append(measure_processes(count, batch_bytes, seconds))
         # Other programs on the machine only take away, so the best round is nearest to an idle machine.
         base = max(rate for rate, _, _ in runs[counts[0]])

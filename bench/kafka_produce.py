@@ -57,11 +57,11 @@ class Cost(NamedTuple):
     requests_per_s: float
 
 
-def request_of(batch: bytes, partition: int, acks: int) -> bytes:
+def request_of(batch: bytes, partition: int, acks: int, topic_name: str = TOPIC) -> bytes:
     """A frame of Produce. Its header has tagged fields, its lengths are compact (KIP-482)."""
-    topic = TOPIC.encode()
+    topic = topic_name.encode()
     head = struct.pack(">hhih", 0, PRODUCE_VERSION, partition, 5) + b"bench" + b"\0"
-    body = b"\0" + struct.pack(">hi", acks, 10_000) + b"\2" + bytes([len(topic) + 1]) + topic
+    body = b"\0" + struct.pack(">hi", acks, 10_000) + b"\2" + _varint(len(topic) + 1) + topic
     body += b"\2" + struct.pack(">i", partition) + _varint(len(batch) + 1) + batch + b"\0\0\0"
     return struct.pack(">i", len(head) + len(body)) + head + body
 
@@ -91,8 +91,8 @@ class Connection:
     def answer(self) -> int:
         """The base offset that the next answer has."""
         answer = self.whole_answer()
-        # Correlation id, no tags, one topic, its name, one partition.
-        _, code, base_offset = ANSWER_PARTITION.unpack_from(answer, 4 + 1 + 1 + 1 + len(TOPIC) + 1)
+        # Correlation id, no tags, one topic, its name after the name's length plus 1, one partition.
+        _, code, base_offset = ANSWER_PARTITION.unpack_from(answer, 4 + 1 + 1 + answer[6] + 1)
         assert code == 0, code
         return int(base_offset)
 
@@ -113,13 +113,13 @@ class Connection:
         return taken
 
 
-def measure(peer: Peer, load: Load, count: int, context: ssl.SSLContext | None = None) -> Cost:
+def measure(peer: Peer, load: Load, count: int, context: ssl.SSLContext | None = None, topic: str = TOPIC) -> Cost:
     """Measures `count` requests. They are sent together, as many as may be in flight. The next ones follow when half of
     them are answered."""
     records = max(1, (load.batch_bytes - 61) // (RECORD_BYTES + 12))
     # Retention would delete older ones.
     batch = bytes(encode_batch([(int(time.time() * 1000), None, bytes(RECORD_BYTES), ())] * records))
-    requests = [request_of(batch, partition, load.acks) for partition in range(PARTITIONS)]
+    requests = [request_of(batch, partition, load.acks, topic) for partition in range(PARTITIONS)]
     half = max(1, load.depth // 2)
     chunks = [
         b"".join(requests[(start + number) % PARTITIONS] for number in range(half))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bench.peer_servers import Peer, idle_s
+from bench.turns import rounds
 
 IDLE_S = 5
 Figures = dict[str, float]
@@ -48,10 +49,10 @@ def header(theirs: str) -> str:
 
 
 def in_turns(pair: tuple[T, T], pairs: int, measure: Callable[[T], Figures]) -> Sides:
-    """Measures one side and then the other. In the next pair, the order is reversed, and so on."""
+    """Measures both sides in each pair, in a random order."""
     runs: tuple[list[Figures], list[Figures]] = ([], [])
-    for number in range(pairs):
-        for side in (0, 1) if number % 2 == 0 else (1, 0):
+    for order in rounds((0, 1), pairs):
+        for side in order:
             runs[side].append(measure(pair[side]))
     return {name: tuple([run[name] for run in side] for side in runs) for name in runs[0][0]}
 

@@ -28,6 +28,7 @@ from bench.servers import free_port
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "peers"
 POM = pathlib.Path(__file__).with_name("peers-pom.xml")
+KAFKA_VERSION = re.findall(r"<version>(.*)</version>", POM.read_text())[-1]
 HOST = "127.0.0.1"
 READY_S = 120
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -73,7 +74,7 @@ yet."""
 
 def kafka_class_path() -> str:
     """The class path of Kafka's jars, which Maven fetches the first time."""
-    libs = BUILD / "kafka-libs"
+    libs = BUILD / f"kafka-libs-{KAFKA_VERSION}"
     if not libs.exists():
         fetched = libs.with_suffix(".part")
         shutil.rmtree(fetched, ignore_errors=True)

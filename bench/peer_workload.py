@@ -62,13 +62,13 @@ def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def create_topic(bootstrap: str, name: str, partitions: int, replicas: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas)
     admin.create_topics([topic], operation_timeout=30)[name].result(TIMEOUT_S)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
     try:
         admin.delete_topics([name])[name].result(TIMEOUT_S)
     except KafkaException as error:

@@ -2,8 +2,8 @@
 
 Run: make bench-peers, or python bench/peers.py [--only nats,redis] [--cells "1 KiB"] [--pairs 3] [--quick]
 
-In each pair first one is measured and then the other; the next pair begins with the other one. Figures are medians; a
-ratio is Klamm's median by the other's, so more than 1 is better for throughput and less than 1 for everything else.
+In each pair, both are measured in a random order. Figures are medians; a ratio is Klamm's median by the other's, so
+more than 1 is better for throughput and less than 1 for everything else.
 """
 
 from __future__ import annotations

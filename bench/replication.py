@@ -42,6 +42,7 @@ from grpc import aio
 from bench.broker_produce import prepared_batch, use_page_cache
 from bench.cluster import Cluster, ServerProcess, cluster, describe, wait_until, wait_whole
 from bench.failover import measure_fail_over, measure_shutdown
+from bench.turns import rounds
 from klamm import Admin, NewTopic, Producer, TopicPartition
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import ProduceHeader, ProducePartition
@@ -198,8 +199,8 @@ def measure_costs(options: argparse.Namespace) -> None:
         }
         for way, send in ways.items():
             runs: dict[Kind, list[Throughput]] = {kind: [] for kind in KINDS}
-            for _ in range(options.runs):
-                for kind in KINDS:
+            for order in rounds(KINDS, options.runs):
+                for kind in order:
                     kind.create(admin, running.bootstrap)
                     runs[kind].append(throughput(running, size_bytes, partial(send, kind)))
                     kind.delete(admin)

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from bench.peer_figures import Figures
 from bench.peer_workload import Load, consume, create_topic, delete_topic, in_a_process, produce
 from bench.secured_peers import STARTS, TOPICS, SecuredPeer
+from bench.turns import rounds
 
 T = TypeVar("T")
 
@@ -88,13 +89,11 @@ def throughput(side: Side, settings: str, count: int) -> Figures:
     return figures
 
 
-def in_rounds(sides: Sequence[T], rounds: int, measure: Callable[[T], Figures]) -> list[list[Figures]]:
-    """Measures all sides in each round, and returns the figures of each side. Every other round begins with the last
-    side."""
+def in_rounds(sides: Sequence[T], count: int, measure: Callable[[T], Figures]) -> list[list[Figures]]:
+    """Measures all sides in each of `count` rounds, in a random order, and returns the figures of each side."""
     found: list[list[Figures]] = [[] for _ in sides]
-    for number in range(rounds):
-        order = range(len(sides))
-        for index in order if number % 2 == 0 else reversed(order):
+    for order in rounds(range(len(sides)), count):
+        for index in order:
             found[index].append(measure(sides[index]))
     return found
 

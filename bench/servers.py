@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import os
 import pathlib
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -50,15 +51,31 @@ class Server:
 
 
 @contextlib.contextmanager
-def klamm_up(*settings: str, options: Sequence[str] = ()) -> Iterator[Server]:
-    """Yields a fresh embedded cluster. `settings` are `name=value`, `options` are those of the command."""
+def klamm_up(
+    *settings: str, options: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """Yields a fresh embedded cluster. `settings` are `name=value`, `options` are those of the command. PYTHONPATH in
+    `environment` may name other sources."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as scratch:
         data_dir = pathlib.Path(scratch, "klamm-data")
-        command = [sys.executable, "-m", "klamm", "up", "--data-dir", str(data_dir), "--port", str(port), *options]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "klamm",
+            "up",
+            "--data-dir",
+            str(data_dir),
+            "--port",
+            str(port),
+            *options,
+        ]
         for setting in settings:
             command += ["--set", setting]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
+        )
         assert process.stdout is not None
         try:
             assert "ready" in process.stdout.readline(), "klamm up did not get ready"

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from bench.turns import rounds
 from klamm import Admin, NewTopic
 from tests.support import java_programs  # Spark's connector, fetched by Maven
 from tests.support.klamm_process import running_cluster
@@ -83,10 +84,10 @@ def exactly_once(measure: Callable[..., Figures], side: Side) -> Figures:
 def in_turns(sides: tuple[Side, Side], pairs: int, measure: Callable[[Side], Figures]) -> dict[str, list[Figures]]:
     """Every run of each, after some of both that do not count: Spark's connector is as fast as the JVM has made it."""
     runs: dict[str, list[Figures]] = {side.format: [] for side in sides}
-    for number in range(-WARM_UP_PAIRS, pairs):
-        for side in sides if number % 2 == 0 else sides[::-1]:
+    for number, order in enumerate(rounds(sides, WARM_UP_PAIRS + pairs)):
+        for side in order:
             figures = measure(side)
-            if number >= 0:
+            if number >= WARM_UP_PAIRS:
                 runs[side.format].append(figures)
     return runs
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 
 from bench.servers import Server, klamm_up
+from bench.turns import rounds
 from klamm import Admin, LedgerId, NewTopic, Producer
 
 TOPIC = "bench-transactions"
@@ -104,11 +105,11 @@ def spread(name: str, sample_ms: list[float]) -> str:
     return f"{name} p50 {statistics.median(ordered):.1f} p99 {p99:.1f} ms"
 
 
-def in_turns(rounds: int, measures: dict[str, Callable[[], tuple[float, float, float]]]) -> None:
+def in_turns(count: int, measures: dict[str, Callable[[], tuple[float, float, float]]]) -> None:
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in measures}
-    for _ in range(rounds):
-        for name, measure in measures.items():
-            found[name].append(measure())
+    for order in rounds(list(measures), count):
+        for name in order:
+            found[name].append(measures[name]())
     for name, runs in found.items():
         rate, cpu_s, commits = (statistics.median(column) for column in zip(*runs, strict=True))
         print(f"{name:22} {rate:9,.0f} records/s  {cpu_s:.2f} CPU s per million records  {commits:.0f} commits")
