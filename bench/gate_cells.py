@@ -94,14 +94,14 @@ def _load(size_bytes: int, count: int) -> Load:
 
 SMALL_LOAD = replace(_load(1_024, 20_000), partitions=kafka_produce.PARTITIONS)
 CELLS = (
-    client_cell("produce", "confluent", 100, 900_000),
-    client_cell("produce", "confluent", 1_024, 250_000),
-    client_cell("consume", "confluent", 100, 1_500_000),
-    client_cell("consume", "confluent", 1_024, 500_000),
-    client_cell("async-produce", "aiokafka", 100, 300_000),
-    client_cell("async-consume", "aiokafka", 100, 800_000),
-    broker_cell("produce", "defaults", 300_000),
-    broker_cell("consume", "tuned", 500_000),
+    client_cell("produce", "confluent", 100, 2_000_000),
+    client_cell("produce", "confluent", 1_024, 400_000),
+    client_cell("consume", "confluent", 100, 3_000_000),
+    client_cell("consume", "confluent", 1_024, 800_000),
+    client_cell("async-produce", "aiokafka", 100, 400_000),
+    client_cell("async-consume", "aiokafka", 100, 3_000_000),
+    broker_cell("produce", "defaults", 800_000),
+    broker_cell("consume", "tuned", 800_000),
     Cell(name="small produces", peer="kafka", load=SMALL_LOAD, run=small_produces, is_read=False),
 )
 

@@ -167,7 +167,7 @@ def serialize(what: str, topic: str, content: Any, serializer: Serializer | None
             f"the {what} of a record for topic {topic!r} is {type(data).__name__}, not bytes;"
             f" set {what}.serializer, e.g. to 'string' or 'json'"
         )
-    return bytes(data)
+    return _exact_bytes(data)
 
 
 def checked_headers(topic: str, headers: Sequence[Header]) -> tuple[Header, ...]:
@@ -184,7 +184,13 @@ def _checked_header(name: Any, content: Any) -> Header:
     if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
         raise TypeError(name, content)
     name.encode()  # A lone surrogate cannot be encoded as UTF-8.
-    return name, None if content is None else bytes(content)
+    # The compiled core takes no subclass, such as a StrEnum.
+    return str.__str__(name), None if content is None else _exact_bytes(content)
+
+
+def _exact_bytes(data: bytes | bytearray | memoryview) -> bytes:
+    """Returns the data as bytes, and not as an object of a subclass, which `bytes` returns if its `__bytes__` does."""
+    return data if type(data) is bytes else bytes(memoryview(data))
 
 
 if core is not None:

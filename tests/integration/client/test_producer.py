@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import threading
 
 import pytest
@@ -23,6 +24,29 @@ def test_a_sent_record_is_written_and_its_future_returns_partition_and_offset() 
         (record,) = cluster.records("t", expected_partition)
         assert (record.key, record.value, record.timestamp_ms) == (b"key", b"value", 77)
         assert record.headers == (("h", b"1"), ("n", None))
+
+
+class Names(enum.StrEnum):
+    """A program's own names."""
+
+    TOPIC = "t"
+    HEADER = "h"
+
+
+class Content(bytes):
+    """Bytes that stay what they are when they are copied."""
+
+    def __bytes__(self) -> bytes:
+        return self
+
+
+def test_names_and_contents_of_subclasses_are_sent_as_others() -> None:
+    value, headers = Content(b"value"), [(Names.HEADER, Content(b"1"))]
+    with producing(1) as (producer, cluster):
+        producer.send(Names.TOPIC, value, Content(b"key"), headers=headers).result(patience())
+        producer.send_many(Names.TOPIC, [value], keys=[Content(b"key")], headers=headers).result(patience())
+        records = cluster.records("t", 0)
+    assert [(each.key, each.value, each.headers) for each in records] == [(b"key", b"value", (("h", b"1"),))] * 2
 
 
 def test_send_writes_to_the_partition_that_the_caller_chose() -> None:
