@@ -119,9 +119,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.record and not is_clean():
         parser.error("--record needs a working tree without changes, because a line of the history names a commit")
-    base = options.base or last_commit()
+    commit, base = head(), options.base or last_commit()
     load, began_s = os.getloadavg()[0], time.monotonic()
-    print(f"{head()[:12]} beside {base[:12]}, seed {options.seed}, load {load:.1f}; in parentheses: how many times")
+    print(f"{commit[:12]} beside {base[:12]}, seed {options.seed}, load {load:.1f}; in parentheses: how many times")
     print("as fast this tree is, by that figure (the median of the rounds' ratios)", flush=True)
     rng, cells, failed = random.Random(options.seed), {}, []
     with (
@@ -134,7 +134,7 @@ def main() -> int:
                 failed += [cell.name] * is_slower
     about = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": head(),
+        "commit": commit,
         "base": base,
         "rounds": options.rounds,
         "seed": options.seed,

@@ -112,6 +112,8 @@ def run_cell(cell: Cell, side: Side, topic: str) -> Figures:
     if cell.is_read:
         return cell.run(side, load)
     create_topic(side.server.bootstrap, topic, load.partitions, 1)
+    # The kernel writes the pages of earlier runs to the disk now, and not during this run.
+    os.sync()
     try:
         return cell.run(side, load)
     finally:
