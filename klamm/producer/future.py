@@ -5,7 +5,7 @@ A future with its own state would cost more than all other work of `send`."""
 from __future__ import annotations
 
 import asyncio
-import threading
+import functools
 import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ from klamm.core import core
 from klamm.producer.record import RecordMetadata
 from klamm.producer.result import BatchResult
 from klamm.threads.loop_thread import LoopThread
+from klamm.threads.waiting_threads import WakeUps, woken
 
 _DONE_CALLBACK: Final = "a done callback of a record"
 
@@ -156,14 +157,15 @@ def wait_for(result: BatchResult, timeout: float | None) -> None:
     """Blocks until `result` is done. Raises TimeoutError after `timeout` seconds, and as `UserCalls.raise_exit`."""
     loop_thread = LoopThread.shared()
     loop_thread.refuse_to_wait_here()
-    done = threading.Event()
+    wake_ups = WakeUps()
+    wake_up = functools.partial(wake_ups.put, None)
     try:
-        result.add_done_callback(done.set)
+        result.add_done_callback(wake_up)
         with loop_thread.unlocked():
-            if not done.wait(timeout):
+            if not woken(wake_ups, timeout):
                 raise TimeoutError(f"no outcome after {timeout} s")
     finally:
-        result.remove_done_callback(done.set)
+        result.remove_done_callback(wake_up)
     result.calls.raise_exit()
 
 

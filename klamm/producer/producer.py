@@ -8,7 +8,6 @@ import contextlib
 import functools
 import itertools
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -31,6 +30,7 @@ from klamm.producer.sender import monotonic_ms
 from klamm.producer.user_partitioner import UserPartitioner
 from klamm.records import PackedRecords, RawRecord
 from klamm.threads.loop_thread import LoopThread, refuse_at_end
+from klamm.threads.waiting_threads import WaitingThreads
 from klamm.type_variables import KeyT, ValueT
 
 if TYPE_CHECKING:
@@ -50,11 +50,6 @@ class _SendPath:
 
 if core is not None and not TYPE_CHECKING:
     _SendPath = core.SendPath
-
-
-def _notify_all(room: threading.Condition) -> None:
-    with room:
-        room.notify_all()
 
 
 class Producer(_SendPath, Generic[KeyT, ValueT]):
@@ -77,12 +72,12 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         self._loop = LoopThread.shared()
         self._process_id = os.getpid()
         self._lock = self._loop.lock
-        self._room = threading.Condition(self._lock)
+        self._room = WaitingThreads()
         self._engine = ProducerEngine(
             self._config,
             self._lock,
             call_on_loop=self._loop.call_soon,
-            on_settled=functools.partial(_notify_all, self._room),
+            on_settled=self._room.wake_all,
         )
         self._topics = self._engine.topics
         self._append = self._engine.append
@@ -397,18 +392,30 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
     def _with_room(self, place: Callable[[], T | None], size_bytes: int, deadline_ms: int) -> T:
         """Returns the result of `place`, which is called with the lock held, when there is memory. Raises
         BufferExhaustedError."""
-        waiters, waiter = self._engine.accumulator.waiters, object()
         with self._lock:
-            try:
-                while (placed := place()) is None:
-                    remaining_ms = deadline_ms - monotonic_ms()
-                    waits = not self._loop.is_current()
-                    if remaining_ms <= 0 or not waits:
-                        raise self._engine.no_room(size_bytes, "" if waits else _NO_WAIT)
+            placed = place()
+        if placed is None and self._loop.is_current():
+            raise self._engine.no_room(size_bytes, _NO_WAIT)
+        if placed is None:
+            placed = self._wait_for_room(place, (deadline_ms - monotonic_ms()) / 1000)
+        if placed is None:
+            raise self._engine.no_room(size_bytes)
+        return placed
+
+    def _wait_for_room(self, place: Callable[[], T | None], timeout_s: float) -> T | None:
+        waiters, waiter = self._engine.accumulator.waiters, object()
+
+        def place_or_join() -> T | None:
+            with self._lock:
+                if (placed := place()) is None:
                     waiters.add(waiter)
-                    self._room.wait(remaining_ms / 1000)
                 return placed
-            finally:
+
+        try:
+            with self._loop.unlocked():
+                return self._room.wait_for(place_or_join, timeout_s)
+        finally:
+            with self._lock:
                 waiters.discard(waiter)
 
     def _require_usable(self) -> None:

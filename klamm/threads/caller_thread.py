@@ -18,31 +18,26 @@ P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
 
-_Inbox = SimpleQueue[Callable[[], None] | None]
-"""A queue of functions to call. None means that the coroutine has ended."""
-
 
 class CallerThread:
     """Runs coroutines for one calling thread at a time. Another thread may use it after a call has ended."""
 
     def __init__(self, loop_thread: LoopThread) -> None:
         self._loop_thread = loop_thread
-        self._inbox: _Inbox | None = None
+        self._inbox: SimpleQueue[Callable[[], None] | None] | None = None
+        """The queue of the coroutine that `run` waits for."""
 
     def run(self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a coroutine function on the loop and returns its result, like `LoopThread.run`. While this thread waits,
         it calls the functions that the coroutine passes to `invoke`."""
         self._loop_thread.refuse_to_wait_here()
-        outer, inbox = self._inbox, _Inbox()
+        outer = self._inbox
         call = LoopCall(self._loop_thread.loop, function, *args, **kwargs)
-        call.outcome.add_done_callback(lambda _: inbox.put(None))
         with self._loop_thread.unlocked():
             try:
-                self._inbox = inbox
+                self._inbox = call.inbox
                 call.begin()
-                while (invoked := inbox.get()) is not None:
-                    invoked()
-                return call.outcome.result()
+                return call.result()
             finally:
                 call.end()
                 self._inbox = outer

@@ -97,7 +97,7 @@ class LoopThread:
         with self.unlocked():
             try:
                 call.begin()
-                return call.outcome.result()
+                return call.result()
             finally:
                 call.end()
 

@@ -7,6 +7,7 @@ as it lives. It gives every other port of the block away once. Another process o
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import random
 import socket
@@ -59,6 +60,7 @@ class PortBlocks:
                 holder.close()
                 continue
             self._held.append(holder)
+            atexit.register(holder.close)  # so that Python does not warn of an open socket
             return range(first + 1, first + _BLOCK_PORTS)
         raise AssertionError(f"no block of {_PORTS} is free")
 

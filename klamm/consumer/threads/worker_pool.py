@@ -21,6 +21,7 @@ from klamm.consumer.threads.work_ledger import PartitionWork, WorkLedger
 from klamm.errors import ConfigError, KlammError
 from klamm.model import TopicPartition
 from klamm.offsets import OffsetAndMetadata
+from klamm.threads.waiting_threads import WaitingThreads
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +63,12 @@ class WorkerPool:
         self._worker_count = workers
         self._waiting_max = waiting_max
         self._ledger = WorkLedger()
-        self._changed = threading.Condition()
-        """Guards the ledger and the fields below. It is notified when a worker may have work, or has finished some."""
+        self._lock = threading.RLock()
+        """Guards the ledger and the fields below."""
+        self._has_work = threading.Condition(self._lock)
+        """The workers wait for it. Python runs signal handlers in the main thread only, so none interrupts it."""
+        self._givers = WaitingThreads()
+        """The polling thread waits here until workers have finished records."""
         self._is_stopping = False
         self._failure: Exception | None = None
         self._last_commit_s = time.monotonic()
@@ -97,18 +102,18 @@ class WorkerPool:
         this.
         """
         self._is_stopping = True
-        if self._changed.acquire(blocking=False):
+        if self._lock.acquire(blocking=False):
             # If another thread holds the lock, that thread sees the flag later, at the latest after POLL_MS.
-            self._changed.notify_all()
-            self._changed.release()
+            self._has_work.notify_all()
+            self._lock.release()
 
     # The polling thread
 
     def _poll_once(self, consumer: Consumer) -> None:
         for tp, records in consumer.poll(POLL_MS).items():
-            with self._changed:
+            with self._lock:
                 self._ledger.add(tp, records)
-                self._changed.notify_all()
+                self._has_work.notify_all()
         self._pause_and_resume(consumer)
         if time.monotonic() >= self._last_commit_s + self._config.auto_commit_interval_ms / 1000:
             self._last_commit_s = time.monotonic()
@@ -116,7 +121,7 @@ class WorkerPool:
 
     def _pause_and_resume(self, consumer: Consumer) -> None:
         paused = consumer.paused()
-        with self._changed:
+        with self._lock:
             counts = {tp: self._ledger.waiting_count(tp) for tp in consumer.assignment()}
         full = [tp for tp, count in counts.items() if count >= self._waiting_max and tp not in paused]
         drained = [tp for tp in paused if counts.get(tp, 0) <= self._waiting_max // 2]
@@ -124,7 +129,7 @@ class WorkerPool:
         consumer.resume(*drained)
 
     def _commit_async(self, consumer: Consumer) -> None:
-        with self._changed:
+        with self._lock:
             offsets = self._ledger.to_commit()
         if offsets:
             consumer.commit_async(offsets, self._on_committed)
@@ -133,12 +138,12 @@ class WorkerPool:
         if error is not None:
             logger.warning("could not commit, retrying: %s", error)
             return
-        with self._changed:
+        with self._lock:
             self._ledger.note_committed(dict(offsets))
 
     def _commit(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
         """Commits the processed records of partitions that are about to be revoked."""
-        with self._changed:
+        with self._lock:
             offsets = self._ledger.to_commit(partitions)
         if not offsets:
             return
@@ -152,16 +157,19 @@ class WorkerPool:
         that the next owner begins after them.
 
         Waits for half of `max.poll.interval.ms` at most. The next owner processes unfinished records again."""
-        with self._changed:
+        with self._lock:
             self._ledger.give_up(partitions)
-            if commit:
-                timeout_s = self._config.max_poll_interval_ms / 2000
-                if not self._changed.wait_for(lambda: not self._ledger.busy(partitions), timeout_s):
-                    logger.warning("released partitions with records under way: %s", self._ledger.busy(partitions))
         if commit:
+            timeout_s = self._config.max_poll_interval_ms / 2000
+            if not self._givers.wait_for(lambda: self._are_idle(partitions), timeout_s):
+                logger.warning("released partitions with records under way: %s", self._ledger.busy(partitions))
             self._commit(consumer, partitions)
-        with self._changed:
+        with self._lock:
             self._ledger.forget(partitions)
+
+    def _are_idle(self, partitions: Partitions) -> bool | None:
+        with self._lock:
+            return None if self._ledger.busy(partitions) else True
 
     # The workers
 
@@ -174,27 +182,28 @@ class WorkerPool:
                 self._failure = self._failure or error
                 self.stop()
             finally:
-                with self._changed:
+                with self._lock:
                     self._ledger.release(work)
-                    self._changed.notify_all()
+                    self._has_work.notify_all()
+                self._givers.wake_all()
 
     def _wait_for_work(self) -> PartitionWork | None:
-        with self._changed:
+        with self._lock:
             while not self._is_stopping:
                 work = self._ledger.take()
                 if work is not None:
                     return work
-                self._changed.wait(POLL_MS / 1000)
+                self._has_work.wait(POLL_MS / 1000)
         return None
 
     def _process(self, work: PartitionWork) -> None:
         for _ in range(RECORDS_PER_TURN):
-            with self._changed:
+            with self._lock:
                 record = None if self._is_stopping else self._ledger.next_record(work)
             if record is None:
                 return
             self._handle(record)
-            with self._changed:
+            with self._lock:
                 self._ledger.note_done(work, record)
 
 

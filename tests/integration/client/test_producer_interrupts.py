@@ -4,6 +4,9 @@ Also records that cannot be encoded, which fail alone."""
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +14,7 @@ import pytest
 
 from klamm.core import core
 from klamm.producer import Producer, RecordFuture, accumulator, batch, engine, future, producer
-from klamm.threads import loop_thread
+from klamm.threads import loop_call, loop_thread, waiting_threads
 from klamm.threads.loop_thread import LoopThread
 from tests.support.interrupts import interrupted_everywhere
 from tests.support.scripted_broker import ScriptedCluster
@@ -19,6 +22,8 @@ from tests.support.scripted_producer import producing
 from tests.support.waiting import patience
 
 MODULES = (accumulator, batch, engine, future, producer, loop_thread)
+WAITING = (*MODULES, loop_call, waiting_threads, threading, contextlib, concurrent.futures._base)
+"""The modules of a thread that waits, with those of Python."""
 LINGER_MS = 60_000
 """Only a flush or a full batch ends the waiting of records."""
 VALUE_BYTES = 200
@@ -86,6 +91,23 @@ def test_ctrl_c_at_any_instruction_loses_no_record_that_was_sent() -> None:
     with producing(2, linger_ms=LINGER_MS, batch_size=BATCH_BYTES) as (a_producer, cluster):
         sends = warmed(a_producer, cluster)
         assert interrupted_everywhere(sends.send_some, *MODULES, check=sends.check, is_signal=True) > 100
+
+
+def test_ctrl_c_while_a_thread_waits_for_a_record_is_raised_as_it_is() -> None:
+    with producing(2, batch_size=BATCH_BYTES) as (a_producer, cluster):
+        sends = warmed(a_producer, cluster)
+
+        def send_and_wait() -> None:
+            sends.send(0)
+            sends.sent[-1][2].result(patience())
+
+        assert interrupted_everywhere(send_and_wait, *WAITING, check=sends.check, is_signal=True) > 30
+
+
+def test_ctrl_c_while_a_thread_waits_for_memory_is_raised_as_it_is() -> None:
+    with producing(2, batch_size=BATCH_BYTES, buffer_memory=BATCH_BYTES) as (a_producer, cluster):
+        sends = warmed(a_producer, cluster)
+        assert interrupted_everywhere(sends.send_some, *WAITING, check=sends.check, is_signal=True) > 100
 
 
 def flushes(sends: Sends) -> None:

@@ -22,6 +22,16 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_kept_clients() -> Iterator[None]:
+    """Closes the clients that readers and sinks kept in this process. Other files look for clients left behind."""
+    from pyspark_klamm import cluster_access, exactly_once, sink
+
+    yield
+    for kept in (cluster_access.accesses, sink.producers, exactly_once._admins):
+        kept._close_idle(0)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlammProcess]:
     """Yields a cluster for the tests of one file, which may kill it.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
+import threading
 
 import pytest
 
@@ -49,3 +52,15 @@ def test_an_interrupt_at_any_line_of_a_call_leaves_no_pending_work(caller: LoopT
 
     assert 1 < work.begun < interrupts + 1
     assert caller.run(work.run) == "done"
+
+
+@pytest.mark.parametrize("caller", [LoopThread.shared(), CallerThread(LoopThread.shared())])
+def test_an_interrupt_within_the_standard_library_is_raised_as_it_is(caller: LoopThread | CallerThread) -> None:
+    """The modules of Python that a waiting thread calls must raise the interrupt, and no error of a lock."""
+    work = Work()
+
+    def run() -> None:
+        assert caller.run(work.run) == "done"
+
+    modules = (loop_call, loop_thread, caller_thread, threading, contextlib, concurrent.futures._base)
+    assert interrupted_everywhere(run, *modules, check=work.check_nothing_is_left, is_signal=True) > 1
