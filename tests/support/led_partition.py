@@ -18,6 +18,7 @@ from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.leadership import IsrChange
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_broker.replica.replica_session import SessionWatch
 from klamm_server.metadata.entities import PartitionImage
 from klamm_server.runtime.clock import SystemClock
 from tests.support.log_steps import create_log, open_logs
@@ -28,19 +29,21 @@ THIS, OTHER = 1, 2
 
 
 class Observer:
-    """An observer that wakes parked produces, as the broker does."""
+    """An observer that wakes parked produces and notifies the sessions of followers, as the broker does."""
 
-    def __init__(self, produces: PurgatoryDriver) -> None:
+    def __init__(self, produces: PurgatoryDriver, sessions: SessionWatch) -> None:
         self._produces = produces
+        self._sessions = sessions
 
     def on_change(self, topic_partition: TopicPartition) -> None:
         self._produces.check_and_complete(topic_partition)
+        self._sessions.on_change(topic_partition)
 
     def on_append(self, topic_partition: TopicPartition) -> None:
-        pass
+        self._sessions.on_append(topic_partition)
 
     def on_log_start(self, topic_partition: TopicPartition) -> None:
-        pass
+        self._sessions.on_change(topic_partition)
 
     def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
         pass
@@ -80,8 +83,10 @@ class LedPartition:
     def __init__(self, directory: Path, **config: Any) -> None:
         clock = SystemClock()
         self.produces = PurgatoryDriver(max_parked=10, clock=clock)
-        self.replicas = ReplicaManager(broker_id=THIS, clock=clock, observer=Observer(self.produces))
-        self._logs = open_logs(directory, node_id=THIS)
+        self.sessions = SessionWatch()
+        observer = Observer(self.produces, self.sessions)
+        self.replicas = ReplicaManager(broker_id=THIS, clock=clock, observer=observer)
+        self.logs = open_logs(directory, node_id=THIS)
         self._config = LogConfig(**config)
         self.partition = self.lead(NAME)
         self.thread = RecordThread("records")
@@ -96,7 +101,7 @@ class LedPartition:
         """Hosts a new partition, and leads it."""
         partition = Partition(
             name,
-            create_log(self._logs, name, TOPIC_ID, self._config),
+            create_log(self.logs, name, TOPIC_ID, self._config),
             topic_id=TOPIC_ID,
             broker_id=THIS,
             high_watermark=0,

@@ -152,8 +152,11 @@ class LogMaintenance:
         except BrokerError as error:
             self._note(error)
             return
-        for deletion in deletions:
+        for topic_partition, deletion in deletions.items():
             self.retire(deletion)
+            partition = self._replicas.get(topic_partition)
+            if partition is not None:
+                self._replicas.on_log_start_moved(partition)
 
     def _high_watermark(self, topic_partition: TopicPartition) -> int:
         """Returns the replica's high watermark, or 0 if the replica is not known yet, because then no record is known

@@ -256,7 +256,7 @@ class ReplicaManager:
             self._observer.on_log_start(partition.topic_partition)
 
     def on_log_start_moved(self, partition: Partition) -> None:
-        """Tells the followers and waiting requests that retention moved the log start offset of a held log."""
+        """Tells the followers and waiting requests that retention moved the log start offset."""
         self._observer.on_log_start(partition.topic_partition)
 
     # Calls for followers and the controller

@@ -151,9 +151,13 @@ class LogManager:
             if log.log_dir is job.log_dir:
                 log.flusher.complete(job)
 
-    def apply_retention(self, high_watermark: Callable[[TopicPartition], int], *, now_ms: int) -> list[PendingDeletion]:
-        """Drops the expired segments of every log. Called every `log.retention.check.interval.ms`."""
-        deletions = []
+    def apply_retention(
+        self, high_watermark: Callable[[TopicPartition], int], *, now_ms: int
+    ) -> dict[TopicPartition, PendingDeletion]:
+        """Drops the expired segments of every log. Called every `log.retention.check.interval.ms`.
+
+        Returns the files to remove later, by partition. The log of each of these partitions may begin later now."""
+        deletions = {}
         for log in self.hosted.online():
             mark = high_watermark(log.topic_partition)
             try:
@@ -162,7 +166,7 @@ class LogManager:
                 logger.error("could not delete expired segments, partition=%s: %s", log.topic_partition, error)
                 continue
             if deletion is not None:
-                deletions.append(deletion)
+                deletions[log.topic_partition] = deletion
         return deletions
 
     def describe_log_dirs(self) -> list[LogDirDescription]:

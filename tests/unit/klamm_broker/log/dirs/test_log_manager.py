@@ -235,8 +235,8 @@ class TestBackground:
         for partition in range(3):
             fill(create(manager, partition), make_batch, 20)
         deletions = manager.apply_retention(lambda tp: 40 if tp.partition else 0, now_ms=10**12)
-        assert len(deletions) == 2
-        for deletion in deletions:
+        assert [name.partition for name in deletions] == [1, 2]
+        for deletion in deletions.values():
             manager.deletion.remove_files(deletion)
             assert not any(Path(path).exists() for path in deletion.paths)
         starts = [manager.get(TopicPartition("orders", p)).log_start_offset for p in range(3)]
