@@ -182,6 +182,7 @@ class BrokerServer:
             self._controllers,
             self._memory,
             self._metadata_waiters,
+            self._replication.readers,
             image=lambda: self._replicas.image,
             nodes=nodes,
             clock=self._clock,

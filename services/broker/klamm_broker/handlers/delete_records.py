@@ -71,7 +71,7 @@ class DeleteRecordsHandler:
         """Waits until all deletions have a result. Undecided ones get REQUEST_TIMED_OUT after the timeout, or
         immediately if the client's user has no place in the purgatory."""
         keys = [one.partition.topic_partition for one in waiting]
-        parker = parker_of(client_host, keys)
+        parker = parker_of(client_host, (one.topic for one in keys))
         if timeout_ms <= 0 or not await self._deletions.wait(
             lambda on_done: DelayedDeleteRecords(waiting, on_done), keys, timeout_ms, parker
         ):

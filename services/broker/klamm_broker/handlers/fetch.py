@@ -34,6 +34,7 @@ from klamm_broker.replica.fetch_reader import (
     LocatedSlice,
     ReaderTerms,
 )
+from klamm_broker.replica.reader_watch import ReaderTurn
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_selector import ReplicaSelector
 from klamm_server.runtime.event_queue import QueueFullError
@@ -53,11 +54,14 @@ class FetchQuery:
     """The partitions and limits of one fetch request or fetch stream. A stream moves its cursors forward."""
 
     cursors: Sequence[FetchCursor]
+    """The positions to read. With `turn`, those of its partitions that may have changed."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     terms: ReaderTerms
     client_host: ClientHost = unknown_host
+    turn: ReaderTurn | None = None
+    """The fetch of an incremental session, or None without one."""
 
 
 class FetchHandler:
@@ -114,7 +118,7 @@ class FetchHandler:
         return (
             found.size_bytes < min(query.min_bytes, query.max_bytes)
             and query.max_wait_ms > 0
-            and bool(found.answers)
+            and (bool(found.answers) or query.turn is not None)
             and not found.is_urgent
         )
 
@@ -146,14 +150,15 @@ class FetchHandler:
                 )
 
     def _locate(self, query: FetchQuery) -> LocatedFetch:
-        return self._reader.locate(query.cursors, self._room_bytes(query), query.terms, _refused(query))
+        refused = _refreshed(query)
+        return self._reader.locate(query.cursors, self._room_bytes(query), query.terms, refused)
 
     async def _located(self, query: FetchQuery) -> LocatedFetch:
         """Locates the records, those of many partitions in several turns of the event loop."""
-        cursors = query.cursors
+        refused = _refreshed(query)
+        cursors, room_bytes = query.cursors, self._room_bytes(query)
         if len(cursors) <= TURN_PARTITIONS_MAX:
-            return self._locate(query)
-        room_bytes, refused = self._room_bytes(query), _refused(query)
+            return self._reader.locate(cursors, room_bytes, query.terms, refused)
         found = None
         for start in range(0, len(cursors), TURN_PARTITIONS_MAX):
             part = cursors[start : start + TURN_PARTITIONS_MAX]
@@ -170,11 +175,28 @@ class FetchHandler:
         awaited = found.awaited
         # What another turn of the event loop changes is seen when the operation is first tried.
         await end_long_turn(awaited)
+        if query.turn is not None:
+            return await self._wait_in_session(query, query.turn, found, missing_bytes, wait_ms)
         keys = [one.partition.topic_partition for one in awaited]
-        parker = parker_of(query.client_host, keys)
+        parker = parker_of(query.client_host, (one.topic for one in keys))
         return await self._fetches.wait(
             lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms, parker
         )
+
+    async def _wait_in_session(
+        self, query: FetchQuery, turn: ReaderTurn, found: LocatedFetch, missing_bytes: int, wait_ms: int
+    ) -> bool:
+        """Waits as `_wait`. The session notices changes of all its partitions, so the purgatory watches none."""
+        waits: list[DelayedFetch] = []
+
+        def begin(on_done: Callable[[], None]) -> DelayedFetch:
+            waits.append(turn.begin_wait(found.awaited, missing_bytes, on_done))
+            return waits[0]
+
+        try:
+            return await self._fetches.wait(begin, (), wait_ms, parker_of(query.client_host, turn.topics))
+        finally:
+            turn.end_wait(waits[0])
 
     async def _read(
         self,
@@ -208,12 +230,19 @@ class FetchHandler:
             metrics.on_error("fetch", error.code)
 
 
-def _refused(query: FetchQuery) -> AbstractSet[str]:
-    """Returns the topics that the caller may not read. The handler asks before each read, so that a client that lost
-    its right gets an error at the end of a long poll."""
-    if CALLER.get() is None:
-        return frozenset()
-    return refused_topics(AclOperation.READ, {one.topic_partition.topic for one in query.cursors})
+def _refreshed(query: FetchQuery) -> AbstractSet[str]:
+    """Sets the cursors of a session's fetch to the partitions that may have changed. Returns the topics that the caller
+    may not read.
+
+    The handler asks before each read, so that a client that lost its right gets an error at the end of a long poll."""
+    refused: AbstractSet[str] = frozenset()
+    turn = query.turn
+    if CALLER.get() is not None:
+        topics = {one.topic_partition.topic for one in query.cursors} if turn is None else turn.topics
+        refused = refused_topics(AclOperation.READ, topics)
+    if turn is not None:
+        query.cursors = turn.cursors(query.terms, refused)
+    return refused
 
 
 def reader_terms(replica_id: int, isolation_level: int, rack: str) -> ReaderTerms:

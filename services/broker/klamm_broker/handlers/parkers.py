@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from klamm.model import INTERNAL_TOPICS, TopicPartition
+from klamm.model import INTERNAL_TOPICS
 from klamm_broker.purgatory.purgatory import Parker
 from klamm_server.security.session import CALLER
 from klamm_server.security.users import user_of
@@ -23,11 +23,11 @@ def unknown_host() -> str:
     return ""
 
 
-def parker_of(client_host: ClientHost, keys: Iterable[TopicPartition]) -> Parker:
-    """Returns the parker of a request that waits for these partitions."""
+def parker_of(client_host: ClientHost, topics: Iterable[str]) -> Parker:
+    """Returns the parker of a request that waits for partitions of these topics."""
     caller = CALLER.get()
     if caller is None:
-        return Parker(user_of(None, client_host()), all(one.topic in INTERNAL_TOPICS for one in keys))
+        return Parker(user_of(None, client_host()), all(topic in INTERNAL_TOPICS for topic in topics))
     return Parker(user_of(caller, caller.host))
 
 

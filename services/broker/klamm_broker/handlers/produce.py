@@ -190,7 +190,7 @@ class ProduceHandler:
             lambda on_done: DelayedNews(lambda: bool(self._awaited(produce)), on_done),
             awaited,
             wait_ms,
-            parker_of(produce.client_host, awaited),
+            parker_of(produce.client_host, (one.topic for one in awaited)),
         )
         return self._awaited(produce)
 
@@ -267,7 +267,7 @@ class ProduceHandler:
 
     async def _await_replicas(self, answers: Sequence[Produced], pending: _Pending, produce: Produce) -> list[Produced]:
         with tracing.span("replicate"):
-            parker = parker_of(produce.client_host, pending)
+            parker = parker_of(produce.client_host, (one.topic for one in pending))
             await wait_for_appends(self._produces, list(pending.values()), produce.timeout_ms, parker)
         return [self._settled(answer, pending.get(answer.topic_partition)) for answer in answers]
 

@@ -30,6 +30,7 @@ from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.metadata.metadata_waiters import MetadataWaiters
+from klamm_broker.replica.reader_watch import ReaderWatch
 from klamm_server.config.broker_configs import FETCH_SESSIONS_PART, BrokerConfig
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener, SecurityProtocol
@@ -63,6 +64,7 @@ class KafkaDoor:
         controllers: Controllers,
         memory: RequestMemory,
         metadata: MetadataWaiters,
+        readers: ReaderWatch,
         *,
         image: Callable[[], MetadataImage],
         nodes: BrokerNodes,
@@ -79,6 +81,7 @@ class KafkaDoor:
         self._coordinators = Coordinators(transport, image, config.resolved_listeners().between_servers)
         self._controller = ActiveController(transport, controllers, metadata, clock)
         sessions = FetchSessions(
+            readers,
             slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=config.min_incremental_fetch_session_eviction_ms,
             rng=random.Random(),

@@ -26,7 +26,6 @@ from klamm_broker.kafka.fetch_sessions import (
     FetchSessions,
     FetchTurn,
     SessionRequest,
-    Topic,
 )
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.requests import Request, check_count
@@ -34,6 +33,7 @@ from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, Part
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
+from klamm_broker.replica.reader_watch import Topic
 from klamm_server.runtime.clock import Clock
 from klamm_server.security.session import CALLER
 from klamm_server.security.users import user_of
@@ -79,13 +79,14 @@ class Fetch:
         InvalidRequestError."""
         query, of_session = _read(request, self._topic_ids)
         try:
-            turn = self._sessions.begin(of_session, self._topic_ids.name_of, self._clock.monotonic_ms())
+            names = self._topic_ids
+            turn = self._sessions.begin(of_session, names.name_of, names.image, self._clock.monotonic_ms())
         except BrokerError as error:
             return _refusal(request, error)
-        query.cursors = turn.wanted
+        query.cursors, query.turn = turn.wanted, turn.reads
         if request.throttle is not None:
             query.max_bytes = request.throttle.fetch_max_bytes(query.max_bytes)
-        if len(turn.wanted) > TURN_PARTITIONS_MAX:
+        if turn.partition_count > TURN_PARTITIONS_MAX:
             return self._fetch_many(request, turn, query)
         found, records = self._handler.begin(query)
         if records is None:

@@ -23,6 +23,11 @@ class TopicIds:
         self._names: dict[bytes, str] = {}
         """The names of the topics of `_named` that were asked for, by topic id."""
 
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata. Names can change only with them."""
+        return self._image()
+
     def name_of(self, topic_id: bytes) -> str:
         """Returns the topic's name. For an unknown id, returns a name that no topic can have."""
         image = self._image()

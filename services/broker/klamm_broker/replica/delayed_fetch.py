@@ -7,7 +7,7 @@ what it finds. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 
 from klamm_broker.replica.partition import Partition
 
@@ -43,7 +43,7 @@ class DelayedFetch:
 
     __slots__ = ("_awaited", "_missing_bytes", "_on_done")
 
-    def __init__(self, awaited: Sequence[AwaitedPartition], missing_bytes: int, on_done: Callable[[], None]) -> None:
+    def __init__(self, awaited: Collection[AwaitedPartition], missing_bytes: int, on_done: Callable[[], None]) -> None:
         assert missing_bytes > 0, missing_bytes
         self._awaited = awaited
         self._missing_bytes = missing_bytes

@@ -64,6 +64,8 @@ class PartitionAnswer:
     current_leader: int = -1
     """The leader, if the error is because this broker does not lead under the reader's epoch (KIP-951)."""
     current_leader_epoch: int = -1
+    caught_up: Partition | None = None
+    """The partition, if the reader has everything, so that this answer stays the same until the partition changes."""
 
 
 class ReaderTerms(NamedTuple):
@@ -160,6 +162,13 @@ class FetchReader:
                 answer.aborted_transactions = partition.log.reader.aborted_in(located, cursor.offset, end_offset)
             fetch.slices.append(LocatedSlice(partition.log.log_dir, located))
             fetch.size_bytes += located.part.size_bytes
+        elif cursor.offset >= end_offset and not self._may_send_elsewhere(partition, terms):
+            answer.caught_up = partition
+
+    def _may_send_elsewhere(self, partition: Partition, terms: ReaderTerms) -> bool:
+        """Returns True if a closer replica may exist now or later. Followers that progress do not change the
+        partition."""
+        return self._selector is not None and bool(terms.rack) and partition.is_leader
 
     def _sends_elsewhere(
         self, answer: PartitionAnswer, partition: Partition, cursor: FetchCursor, terms: ReaderTerms

@@ -26,6 +26,7 @@ from klamm_broker.replica.follower_partition import FollowerUpdate
 from klamm_broker.replica.follower_session import FetchBounds
 from klamm_broker.replica.leadership import IsrChange, Leadership
 from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.reader_watch import ReaderWatch
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import SessionWatch
 from klamm_broker.replication.alter_partition_sender import AlterPartitionSender
@@ -79,6 +80,8 @@ class Replication:
         self._broker_epoch = broker_epoch
         self._clock = clock
         self._sessions = SessionWatch()
+        self.readers = ReaderWatch()
+        """Finds the fetch sessions of consumers that a change affects."""
         self.servicer = ReplicaFetchRpc(self.replicas, self._sessions, records, memory, clock)
         """Serves the fetches of followers. Positions wait until the metadata make this broker the leader."""
         self._calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
@@ -154,6 +157,7 @@ class Replication:
     def on_change(self, topic_partition: TopicPartition) -> None:
         self.produces.check_and_complete(topic_partition)
         self.fetches.check_and_complete(topic_partition)
+        self.readers.on_change(topic_partition)
         self._sessions.on_change(topic_partition)
 
     def on_append(self, topic_partition: TopicPartition) -> None:
@@ -161,6 +165,7 @@ class Replication:
 
     def on_log_start(self, topic_partition: TopicPartition) -> None:
         self.deletions.check_and_complete(topic_partition)
+        self.readers.on_change(topic_partition)
         self._sessions.on_change(topic_partition)
         self._log_starts.note(topic_partition)
 
@@ -217,7 +222,9 @@ class Replication:
         return next(self._session_ids)
 
     def on_update(self, partition: Partition, update: FollowerUpdate) -> None:
-        self.fetches.check_and_complete(partition.topic_partition)  # consumers may read from this follower
+        # Consumers may read from this follower.
+        self.fetches.check_and_complete(partition.topic_partition)
+        self.readers.on_change(partition.topic_partition)
         if update.truncated_from is None:
             return
         name, end_offset = partition.topic_partition, partition.log.log_end_offset

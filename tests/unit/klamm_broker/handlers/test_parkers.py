@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 from klamm.acls import ANONYMOUS
-from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
+from klamm.model import GROUP_METADATA_TOPIC
 from klamm_broker.handlers.parkers import parker_of, server
 from klamm_broker.purgatory.purgatory import Parker
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.session import CALLER, Session
 
-ORDERS = TopicPartition("orders", 0)
-OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 3)
+ORDERS = "orders"
+OFFSETS = GROUP_METADATA_TOPIC
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def caller(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("host", "keys", "parker"),
+    ("host", "topics", "parker"),
     [
         ("10.0.0.1", [ORDERS], Parker("10.0.0.1")),
         ("2001:db8::1:2:3:4", [ORDERS], Parker("2001:db8::/64")),
@@ -36,9 +36,9 @@ def caller(request: pytest.FixtureRequest) -> Iterator[None]:
     ],
 )
 def test_without_a_session_the_user_is_the_address_and_internal_topics_are_for_servers(
-    host: str, keys: list[TopicPartition], parker: Parker
+    host: str, topics: list[str], parker: Parker
 ) -> None:
-    assert parker_of(lambda: host, keys) == parker
+    assert parker_of(lambda: host, topics) == parker
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -19,10 +20,10 @@ from klamm_broker.kafka.fetch_sessions import (
     FetchSessions,
     FetchTurn,
     SessionRequest,
-    Topic,
 )
 from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
-from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
+from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer, ReaderTerms
+from klamm_broker.replica.reader_watch import ReaderWatch, Topic
 from klamm_server.runtime.byte_shares import ByteShares
 
 EVICTION_MS = 100
@@ -30,7 +31,7 @@ EVICTION_MS = 100
 
 def sessions_of(slots: int, max_bytes: int = 1 << 40) -> FetchSessions:
     shares = ByteShares(max_bytes, "fetch.session.max.bytes")
-    return FetchSessions(slots=slots, eviction_ms=EVICTION_MS, rng=random.Random(3), shares=shares)
+    return FetchSessions(ReaderWatch(), slots=slots, eviction_ms=EVICTION_MS, rng=random.Random(3), shares=shares)
 
 
 def request(
@@ -54,9 +55,14 @@ def request(
 
 
 def begin(sessions: FetchSessions, asked: SessionRequest, now_ms: int = 0) -> FetchTurn:
-    turn = sessions.begin(asked, lambda topic_id: topic_id.decode(), now_ms)
+    turn = sessions.begin(asked, lambda topic_id: topic_id.decode(), object(), now_ms)
     sessions.check_invariants()
     return turn
+
+
+def wanted(turn: FetchTurn) -> Sequence[FetchCursor]:
+    """Returns the positions that the broker reads for the fetch."""
+    return turn.wanted if turn.reads is None else turn.reads.cursors(ReaderTerms(read_committed=False))
 
 
 def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset[int] = frozenset()) -> dict[int, int]:
@@ -69,7 +75,7 @@ def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset
             log_start_offset=0,
             records_bytes=10 if one.topic_partition.partition in records else 0,
         )
-        for one in turn.wanted
+        for one in wanted(turn)
     ]
     return {one.topic_partition.partition: one.high_watermark for one in turn.select(found)}
 
@@ -101,7 +107,7 @@ def test_a_clients_view_of_its_fetch_session_equals_the_partitions_state(
             del offsets[number], known[number]
         high_watermarks.update(news)
         turn = begin(sessions, request(turn.session_id, epoch, changed, forgotten))
-        assert {one.topic_partition.partition: one.offset for one in turn.wanted} == offsets
+        assert {one.topic_partition.partition: one.offset for one in wanted(turn)} == offsets
         told = answers(turn, high_watermarks, records)
         assert records & set(offsets) <= set(told)
         known.update(told)
@@ -114,15 +120,16 @@ def test_a_clients_view_of_its_fetch_session_equals_the_partitions_state(
 def test_an_unchanged_partition_is_left_out_and_an_error_is_repeated_until_it_is_over() -> None:
     sessions = sessions_of(1)
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 5, 1: 5}))
+    wanted(turn)
     broken = PartitionAnswer(TopicPartition("t", 0), -1, -1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     fine = PartitionAnswer(TopicPartition("t", 1), 5, 5, 0)
     mended = PartitionAnswer(TopicPartition("t", 0), 5, 5, 0)
     assert list(turn.select([broken, fine])) == [broken, fine]
-    turn = begin(sessions, request(turn.session_id, 1, {}))
+    wanted(turn := begin(sessions, request(turn.session_id, 1, {})))
     assert list(turn.select([broken, fine])) == [broken]
-    turn = begin(sessions, request(turn.session_id, 2, {}))
+    wanted(turn := begin(sessions, request(turn.session_id, 2, {})))
     assert list(turn.select([mended, fine])) == [mended]
-    turn = begin(sessions, request(turn.session_id, 3, {}))
+    wanted(turn := begin(sessions, request(turn.session_id, 3, {})))
     assert list(turn.select([mended, fine])) == []
 
 
@@ -131,7 +138,7 @@ def test_partitions_that_returned_records_are_read_last_in_the_next_fetch() -> N
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
     answers(turn, {0: 1, 1: 1, 2: 1}, frozenset({0, 1}))
     turn = begin(sessions, request(turn.session_id, 1, {}))
-    assert [one.topic_partition.partition for one in turn.wanted] == [2, 0, 1]
+    assert [one.topic_partition.partition for one in wanted(turn)] == [2, 0, 1]
 
 
 def test_a_fetch_with_a_wrong_session_epoch_naming_or_id_is_refused() -> None:
@@ -164,8 +171,8 @@ def test_a_fetch_session_ends_when_its_client_closes_it_or_forgets_all_partition
 def test_a_fetch_session_by_topic_id_uses_the_topics_current_name() -> None:
     sessions = sessions_of(1)
     turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, topic=b"id"))
-    turn = sessions.begin(request(turn.session_id, 1, {}, topic=b"id"), lambda _: "flights", 0)
-    assert [one.topic_partition.topic for one in turn.wanted] == ["flights"]
+    turn = sessions.begin(request(turn.session_id, 1, {}, topic=b"id"), lambda _: "flights", object(), 0)
+    assert [one.topic_partition.topic for one in wanted(turn)] == ["flights"]
 
 
 def test_a_stale_fetch_session_is_evicted_for_a_new_one() -> None:
@@ -245,7 +252,7 @@ def test_a_user_takes_two_thirds_of_the_memory_and_another_user_still_gets_a_ses
     assert MAX_BYTES / 2 < sessions.shares.held_bytes <= MAX_BYTES * 2 / 3
     assert begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, user="bob")).session_id != NO_SESSION
     # A client without a session still gets all partitions that it asks for.
-    assert len(begin(sessions, asked[0]).wanted) == 1
+    assert len(wanted(begin(sessions, asked[0]))) == 1
 
 
 def test_a_session_that_grows_beyond_the_share_of_its_user_ends() -> None:

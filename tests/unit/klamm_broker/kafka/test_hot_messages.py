@@ -34,6 +34,7 @@ from klamm_broker.kafka.schemas import response_schema
 from klamm_broker.kafka.wire import MalformedRequestError, Part
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.fetch_reader import PartitionAnswer
+from klamm_broker.replica.reader_watch import ReaderWatch
 from klamm_server.runtime.clock import SystemClock
 from tests.support.kafka_requests import (
     CLUSTER,
@@ -238,6 +239,8 @@ class ScriptedFetch:
 
     def begin(self, wanted: FetchQuery) -> tuple[Any, Sequence[bytes] | None]:
         self.wanted = wanted
+        if wanted.turn is not None:
+            wanted.cursors = wanted.turn.cursors(wanted.terms)
         return SimpleNamespace(answers=self.answers), None if self._waits else self.records
 
     async def finish(self, wanted: FetchQuery, begun: Any) -> tuple[Any, Sequence[bytes]]:
@@ -312,7 +315,7 @@ def test_a_fetch_in_every_version_has_the_bytes_of_kios_schema(version: int, wai
         PartitionAnswer(TopicPartition(unknown_name, 0), -1, -1, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     handler = ScriptedFetch(answers, [b"batch"], waits=waits)
-    sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
+    sessions = FetchSessions(ReaderWatch(), slots=1, eviction_ms=0, rng=random.Random(1))
     kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())
     written = fetched_of(kafka_fetch, request)
     wanted = handler.wanted
@@ -418,7 +421,7 @@ def test_a_fetch_in_a_session_has_the_bytes_of_kios_schema(version: int) -> None
         return messages.encode(request, {"error_code": code, "session_id": session_id, "responses": topics})
 
     handler = ScriptedFetch([answer(9, 0), answer(9, 1)], [])
-    sessions = FetchSessions(slots=1, eviction_ms=0, rng=random.Random(1))
+    sessions = FetchSessions(ReaderWatch(), slots=1, eviction_ms=0, rng=random.Random(1))
     kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())
     first = ask(0, 0, [0, 1])
     body = fetched_of(kafka_fetch, first)
@@ -500,7 +503,7 @@ def test_a_produce_of_many_partitions_is_served_in_a_later_turn() -> None:
 def test_a_fetch_of_many_partitions_is_served_in_a_later_turn(waits: bool) -> None:
     count = TURN_PARTITIONS_MAX + 1
     handler = ScriptedFetch([PartitionAnswer(TopicPartition("t", n), n, n, 0) for n in range(count)], [], waits=waits)
-    sessions = FetchSessions(slots=0, eviction_ms=0, rng=random.Random(1))
+    sessions = FetchSessions(ReaderWatch(), slots=0, eviction_ms=0, rng=random.Random(1))
     kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())
     answer = kafka_fetch.fetch(many_partitions(ApiKey.FETCH, 1, count))
     assert handler.wanted is None
