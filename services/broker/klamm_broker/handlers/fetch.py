@@ -151,18 +151,19 @@ class FetchHandler:
 
     def _locate(self, query: FetchQuery) -> LocatedFetch:
         refused = _refreshed(query)
-        return self._reader.locate(query.cursors, self._room_bytes(query), query.terms, refused)
+        room_bytes, wanted_bytes = self._room_bytes(query), _wanted_bytes(query)
+        return self._reader.locate(query.cursors, room_bytes, query.terms, refused, wanted_bytes=wanted_bytes)
 
     async def _located(self, query: FetchQuery) -> LocatedFetch:
         """Locates the records, those of many partitions in several turns of the event loop."""
         refused = _refreshed(query)
-        cursors, room_bytes = query.cursors, self._room_bytes(query)
+        cursors, room_bytes, wanted_bytes = query.cursors, self._room_bytes(query), _wanted_bytes(query)
         if len(cursors) <= TURN_PARTITIONS_MAX:
-            return self._reader.locate(cursors, room_bytes, query.terms, refused)
+            return self._reader.locate(cursors, room_bytes, query.terms, refused, wanted_bytes=wanted_bytes)
         found = None
         for start in range(0, len(cursors), TURN_PARTITIONS_MAX):
             part = cursors[start : start + TURN_PARTITIONS_MAX]
-            found = self._reader.locate(part, room_bytes, query.terms, refused, found)
+            found = self._reader.locate(part, room_bytes, query.terms, refused, found, wanted_bytes=wanted_bytes)
             await asyncio.sleep(0)
         assert found is not None
         return found
@@ -228,6 +229,11 @@ class FetchHandler:
                         partition.log.traffic.out_bytes += answer.records_bytes
         for error in found.errors:
             metrics.on_error("fetch", error.code)
+
+
+def _wanted_bytes(query: FetchQuery) -> int:
+    """Returns the bytes with which the fetch is answered without a wait. A stream waits for at least one."""
+    return max(1, min(query.min_bytes, query.max_bytes))
 
 
 def _refreshed(query: FetchQuery) -> AbstractSet[str]:

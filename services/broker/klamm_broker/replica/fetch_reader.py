@@ -17,7 +17,7 @@ from typing import NamedTuple
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.log.files.storage_failure import LogDir
-from klamm_broker.log.partition.log_reader import LocatedRecords
+from klamm_broker.log.partition.log_segments import LocatedRecords
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.delayed_fetch import AwaitedPartition
 from klamm_broker.replica.follower_partition import LogEpochEnd
@@ -96,7 +96,8 @@ class LocatedFetch:
     slices: list[LocatedSlice]
     """The locations of the answers' records, in the order of the answers. Answers without records have none."""
     awaited: list[AwaitedPartition]
-    """The partitions without an error, as they were before this read. A fetch that waits checks them for new bytes."""
+    """The partitions without an error, as they were before this read. A fetch that waits checks them for new bytes.
+    Some may be missing if there are enough records, because then the fetch does not wait."""
     size_bytes: int
     errors: list[BrokerError]
     is_urgent: bool = False
@@ -118,23 +119,27 @@ class FetchReader:
         terms: ReaderTerms,
         refused: AbstractSet[str] = frozenset(),
         located: LocatedFetch | None = None,
+        *,
+        wanted_bytes: int,
     ) -> LocatedFetch:
         """Locates the records for each of `cursors`. They have at most `max_bytes`, unless the first batch is larger.
         `refused` are the topics that the caller may not read. `located` is the result for earlier cursors of the same
-        fetch, and gets the new ones as well."""
+        fetch, and gets the new ones as well. A fetch with `wanted_bytes` of records does not wait."""
         fetch = located or LocatedFetch(answers=[], slices=[], awaited=[], size_bytes=0, errors=[])
         for cursor in cursors:
             try:
                 if refused and cursor.topic_partition.topic in refused:
                     raise ErrorCode.TOPIC_AUTHORIZATION_FAILED.exception()
-                self._locate_one(fetch, cursor, max_bytes - fetch.size_bytes, terms)
+                self._locate_one(fetch, cursor, max_bytes - fetch.size_bytes, terms, wanted_bytes)
             except BrokerError as error:
                 fetch.is_urgent = True
                 fetch.errors.append(error)
                 fetch.answers.append(self._failed(cursor.topic_partition, error))
         return fetch
 
-    def _locate_one(self, fetch: LocatedFetch, cursor: FetchCursor, room_bytes: int, terms: ReaderTerms) -> None:
+    def _locate_one(
+        self, fetch: LocatedFetch, cursor: FetchCursor, room_bytes: int, terms: ReaderTerms, wanted_bytes: int
+    ) -> None:
         partition = self._replicas.hosted(cursor.topic_partition)
         partition.check_reader(cursor.current_leader_epoch, cursor.offset, from_follower=bool(terms.rack))
         answer = PartitionAnswer(
@@ -154,7 +159,6 @@ class FetchReader:
             max_offset=end_offset,
             min_one=not fetch.size_bytes,
         )
-        fetch.awaited.append(AwaitedPartition(partition, read_committed=terms.read_committed))
         fetch.answers.append(answer)
         if located is not None and located.part.size_bytes:
             answer.records_bytes = located.part.size_bytes
@@ -164,6 +168,8 @@ class FetchReader:
             fetch.size_bytes += located.part.size_bytes
         elif cursor.offset >= end_offset and not self._may_send_elsewhere(partition, terms):
             answer.caught_up = partition
+        if fetch.size_bytes < wanted_bytes:
+            fetch.awaited.append(AwaitedPartition(partition, read_committed=terms.read_committed))
 
     def _may_send_elsewhere(self, partition: Partition, terms: ReaderTerms) -> bool:
         """Returns True if a closer replica may exist now or later. Followers that progress do not change the

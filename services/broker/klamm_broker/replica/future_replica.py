@@ -13,7 +13,7 @@ from typing import NamedTuple
 from klamm.errors import ErrorCode
 from klamm.model import NO_LEADER_EPOCH
 from klamm.records.header import Buffer
-from klamm_broker.log.partition.log_reader import LocatedRecords
+from klamm_broker.log.partition.log_segments import LocatedRecords
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.replica.follower_partition import FollowerPartition, FollowerUpdate, LeaderAnswer, LogEpochEnd
 

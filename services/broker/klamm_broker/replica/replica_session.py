@@ -25,7 +25,7 @@ from klamm.wire.v1.broker_pb2 import (
     ReplicaPosition,
     ReplicatedPartition,
 )
-from klamm_broker.log.partition.log_reader import LocatedRecords
+from klamm_broker.log.partition.log_segments import LocatedRecords
 from klamm_broker.replica.fetch_reader import LocatedSlice
 from klamm_broker.replica.follower_partition import LogEpochEnd
 from klamm_broker.replica.leadership import FollowerFetch

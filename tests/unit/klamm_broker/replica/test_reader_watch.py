@@ -31,6 +31,8 @@ TOPIC_ID = TopicId(uuid.UUID(int=7))
 CONFIG = LogConfig(segment_bytes=300, retention_ms=1)
 BATCH = bytes(encode_batch([(0, None, b"v" * 20, ())]))
 ROOM = 10**6
+WANTED = 100
+"""The least bytes of records in an answer without a wait."""
 UNCOMMITTED, COMMITTED = ReaderTerms(read_committed=False), ReaderTerms(read_committed=True)
 STEPS = 80
 SEEDS = [seeds.run_seed() + number for number in range(12)]
@@ -238,7 +240,7 @@ class FullWalk:
         self._told.pop(key, None)
 
     def locate(self, max_bytes: int, terms: ReaderTerms, refused: frozenset[str]) -> LocatedFetch:
-        return self._rig.reader.locate(list(self.cursors.values()), max_bytes, terms, refused)
+        return self._rig.reader.locate(list(self.cursors.values()), max_bytes, terms, refused, wanted_bytes=WANTED)
 
     def select(self, answers: list[PartitionAnswer]) -> list[PartitionAnswer]:
         selected = []
@@ -297,8 +299,8 @@ class Pair:
         max_bytes = self.rng.choice([ROOM, ROOM, 300, 0])
         turn = ReaderTurn(self.session)
         found, expected = self.locate(turn, max_bytes)
-        if not expected.is_urgent and expected.size_bytes < 100:
-            self.wait(turn, found, expected, 100 - expected.size_bytes)
+        if not expected.is_urgent and expected.size_bytes < WANTED:
+            self.wait(turn, found, expected, WANTED - expected.size_bytes)
             found, expected = self.locate(turn, max_bytes)
         if self.rng.random() < 0.2:
             self.rig.happen(self.rng)  # between two turns of the event loop
@@ -312,7 +314,7 @@ class Pair:
 
     def locate(self, turn: ReaderTurn, max_bytes: int) -> tuple[LocatedFetch, LocatedFetch]:
         cursors = turn.cursors(self.terms, self.refused)
-        found = self.rig.reader.locate(cursors, max_bytes, self.terms, self.refused)
+        found = self.rig.reader.locate(cursors, max_bytes, self.terms, self.refused, wanted_bytes=WANTED)
         expected = self.twin.locate(max_bytes, self.terms, self.refused)
         assert (found.is_urgent, found.size_bytes) == (expected.is_urgent, expected.size_bytes)
         self.read_count += len(found.answers)
@@ -354,7 +356,7 @@ def test_a_session_has_the_answers_of_fetches_that_read_all_its_partitions(rig: 
 def fetched(rig: Rig, reader: WatchedReader, terms: ReaderTerms = UNCOMMITTED) -> tuple[list[str], list[str]]:
     """Fetches once. Returns the partitions that were read, and those that the answer has."""
     turn = ReaderTurn(reader)
-    found = rig.reader.locate(turn.cursors(terms), ROOM, terms)
+    found = rig.reader.locate(turn.cursors(terms), ROOM, terms, wanted_bytes=WANTED)
     read = [str(one.topic_partition) for one in found.answers]
     return read, [str(one.topic_partition) for one in turn.select(found.answers)]
 
@@ -387,7 +389,7 @@ def test_other_options_of_the_fetch_read_all_partitions_again(rig: Rig) -> None:
 def test_a_change_between_the_read_and_the_answer_is_in_the_next_answer(rig: Rig) -> None:
     reader = reader_of(rig)
     turn = ReaderTurn(reader)
-    found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED)
+    found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED, wanted_bytes=WANTED)
     rig.append(rig.partitions[1])
     turn.select(found.answers)
     name = str(rig.partitions[1].topic_partition)
@@ -398,7 +400,7 @@ def test_a_change_between_the_read_and_the_wait_completes_the_wait(rig: Rig) -> 
     reader = reader_of(rig)
     fetched(rig, reader)
     turn = ReaderTurn(reader)
-    found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED)
+    found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED, wanted_bytes=WANTED)
     rig.append(rig.partitions[1])
     assert turn.begin_wait(found.awaited, 1, lambda: None).try_complete()
 
@@ -407,7 +409,7 @@ def test_a_wait_completes_with_the_change_that_brings_enough_bytes(rig: Rig) -> 
     reader = reader_of(rig)
     fetched(rig, reader)
     turn = ReaderTurn(reader)
-    found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED)
+    found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED, wanted_bytes=WANTED)
     done: list[bool] = []
     turn.begin_wait(found.awaited, 2 * len(BATCH), lambda: done.append(True))
     rig.append(rig.partitions[1])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from klamm.errors import ErrorCode
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache
-from klamm_broker.log.partition.log_segments import LogSegments
+from klamm_broker.log.partition.log_segments import LocatedRecords, LogSegments
 from klamm_broker.log.segment.check_budget import CheckBudget
 from klamm_broker.log.segment.segment import Segment
 from klamm_broker.log.segment.segment_files import FileSlice
@@ -18,6 +18,9 @@ from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS
 from klamm_broker.log.segment.time_search import LargestSearch, OpenSearch, TimestampHit
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.log.segment.unread_search import PART_BYTES, UnreadFound, UnreadSearch
+
+LOCATED_MAX = 4
+"""The number of places of records that a log remembers. Readers of one partition mostly read the same records."""
 
 
 class FetchData(NamedTuple):
@@ -27,13 +30,6 @@ class FetchData(NamedTuple):
     """Whole batches, as on disk. The first batch contains the requested offset. Empty at the log end."""
     log_start_offset: int
     log_end_offset: int
-
-
-class LocatedRecords(NamedTuple):
-    """The location of the records of a read. It is valid until the next call that changes the log."""
-
-    segment: Segment
-    part: FileSlice
 
 
 class LogReader:
@@ -66,6 +62,21 @@ class LogReader:
         end_offset = segments.end_offset if max_offset is None else min(max_offset, segments.end_offset)
         if offset >= end_offset:
             return None
+        # Appends come after `end_offset`, so they do not change what was found.
+        key = (offset, max_bytes, end_offset, min_one)
+        found = segments.located.get(key)
+        if found is None:
+            found = self._search(offset, max_bytes, end_offset, min_one)
+            if found is not None:
+                if len(segments.located) >= LOCATED_MAX:
+                    del segments.located[next(iter(segments.located))]
+                segments.located[key] = found
+        elif found.segment is not segments.active:
+            segments.look_in(found.segment, _nothing)  # the caller may read from the open segment
+        return found
+
+    def _search(self, offset: int, max_bytes: int, end_offset: int, min_one: bool) -> LocatedRecords | None:
+        segments = self._segments
         items = segments.items
         for slot in range(segments.slot_of(offset), len(items)):
             segment = items[slot]
@@ -212,3 +223,7 @@ class LogReader:
         """Returns the log start offset with its epoch (-1 if unknown) and without a timestamp."""
         start_offset = self._segments.start_offset
         return TimestampHit(NO_TIMESTAMP_MS, start_offset, self._epochs.epoch_for_offset(start_offset))
+
+
+def _nothing(_: Segment) -> None:
+    """Looks for nothing in an open segment."""

@@ -13,7 +13,7 @@ import logging
 import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
@@ -24,12 +24,20 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.producers.log_producers import LogProducers
 from klamm_broker.log.segment.offset_index import CorruptIndexError
 from klamm_broker.log.segment.segment import Segment, roll_jitter_ms
+from klamm_broker.log.segment.segment_files import FileSlice
 from klamm_broker.log.segment.segment_pool import SegmentPool
 from klamm_broker.log.segment.segment_state import SegmentState
 from klamm_broker.log.segment.segment_swap import take_place
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+class LocatedRecords(NamedTuple):
+    """The location of the records of a read. It is valid until the next call that changes the log."""
+
+    segment: Segment
+    part: FileSlice
 
 
 class LogSegments:
@@ -66,6 +74,8 @@ class LogSegments:
         self.active_since_ms: int | None = None
         """The time when the active segment was created, or None if it existed when the log was opened."""
         self.is_closed = False
+        self.located: dict[tuple[int, int, int, bool], LocatedRecords] = {}
+        """The places of records that `LogReader` has found, by its arguments. Emptied when records or segments go."""
         self._bases = [segment.base_offset for segment in segments]
         self._producers = producers
         self._pool = pool
@@ -205,6 +215,7 @@ class LogSegments:
         self.generation += 1
 
     def _forget(self, start: int, end: int) -> list[Segment]:
+        self.located.clear()
         gone = self.items[start:end]
         del self.items[start:end], self._bases[start:end]
         for segment in gone:
