@@ -17,6 +17,7 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.leadership import IsrChange
 from klamm_broker.replica.partition import Partition
+from klamm_broker.replica.reader_watch import ReaderWatch
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import SessionWatch
 from klamm_server.metadata.entities import PartitionImage
@@ -29,20 +30,24 @@ THIS, OTHER = 1, 2
 
 
 class Observer:
-    """An observer that wakes parked produces and notifies the sessions of followers, as the broker does."""
+    """An observer that wakes parked produces and notifies the sessions of followers and consumers, as the broker
+    does."""
 
-    def __init__(self, produces: PurgatoryDriver, sessions: SessionWatch) -> None:
+    def __init__(self, produces: PurgatoryDriver, sessions: SessionWatch, readers: ReaderWatch) -> None:
         self._produces = produces
         self._sessions = sessions
+        self._readers = readers
 
     def on_change(self, topic_partition: TopicPartition) -> None:
         self._produces.check_and_complete(topic_partition)
+        self._readers.on_change(topic_partition)
         self._sessions.on_change(topic_partition)
 
     def on_append(self, topic_partition: TopicPartition) -> None:
         self._sessions.on_append(topic_partition)
 
     def on_log_start(self, topic_partition: TopicPartition) -> None:
+        self._readers.on_change(topic_partition)
         self._sessions.on_change(topic_partition)
 
     def on_isr_change(self, partition: Partition, change: IsrChange) -> None:
@@ -84,7 +89,8 @@ class LedPartition:
         clock = SystemClock()
         self.produces = PurgatoryDriver(max_parked=10, clock=clock)
         self.sessions = SessionWatch()
-        observer = Observer(self.produces, self.sessions)
+        self.readers = ReaderWatch()
+        observer = Observer(self.produces, self.sessions, self.readers)
         self.replicas = ReplicaManager(broker_id=THIS, clock=clock, observer=observer)
         self.logs = open_logs(directory, node_id=THIS)
         self._config = LogConfig(**config)
