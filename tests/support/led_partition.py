@@ -12,6 +12,7 @@ from klamm_broker.handlers.late_checks import LateChecks
 from klamm_broker.handlers.produce import ACKS_ALL, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.transaction_guards import TransactionGuards
 from klamm_broker.io.record_thread import RecordThread
+from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.purgatory.driver import PurgatoryDriver
@@ -20,6 +21,7 @@ from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.reader_watch import ReaderWatch
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import SessionWatch
+from klamm_broker.replication.record_sync import RecordSyncs
 from klamm_server.metadata.entities import PartitionImage
 from klamm_server.runtime.clock import SystemClock
 from tests.support.log_steps import create_log, open_logs
@@ -30,8 +32,10 @@ THIS, OTHER = 1, 2
 
 
 class Observer:
-    """An observer that wakes parked produces and notifies the sessions of followers and consumers, as the broker
-    does."""
+    """An observer that wakes parked produces, notifies the sessions of followers and consumers, and syncs, as the
+    broker does."""
+
+    syncs: RecordSyncs
 
     def __init__(self, produces: PurgatoryDriver, sessions: SessionWatch, readers: ReaderWatch) -> None:
         self._produces = produces
@@ -45,6 +49,9 @@ class Observer:
 
     def on_append(self, topic_partition: TopicPartition) -> None:
         self._sessions.on_append(topic_partition)
+
+    def on_sync_owed(self, partition: Partition) -> None:
+        self.syncs.begin(partition)
 
     def on_log_start(self, topic_partition: TopicPartition) -> None:
         self._readers.on_change(topic_partition)
@@ -85,14 +92,17 @@ async def no_coordinator(*_: object) -> dict[TopicPartition, BrokerError]:
 class LedPartition:
     """The parts of a broker that handle a produce. It leads one partition."""
 
-    def __init__(self, directory: Path, **config: Any) -> None:
+    def __init__(self, directory: Path, *, disk: Disk | None = None, **config: Any) -> None:
         clock = SystemClock()
         self.produces = PurgatoryDriver(max_parked=10, clock=clock)
         self.sessions = SessionWatch()
         self.readers = ReaderWatch()
         observer = Observer(self.produces, self.sessions, self.readers)
         self.replicas = ReplicaManager(broker_id=THIS, clock=clock, observer=observer)
-        self.logs = open_logs(directory, node_id=THIS)
+        self.logs = open_logs(directory, node_id=THIS, disk=disk)
+        self.syncs = observer.syncs = RecordSyncs(
+            self.logs, on_synced=self.replicas.on_synced, on_disk_full=lambda _: None
+        )
         self._config = LogConfig(**config)
         self.partition = self.lead(NAME)
         self.thread = RecordThread("records")
@@ -123,4 +133,5 @@ class LedPartition:
 
     def close(self) -> None:
         self.produces.close()
+        self.syncs.close()
         self.thread.close()

@@ -27,12 +27,13 @@ class ManagerHarness:
         self.disk = disk
         self.rng = random.Random(5)
         self.running: list[LogManager] = []
+        self.log_config = CONFIG
 
     def start(self, *, cluster_id: str = "one", lost: frozenset[uuid.UUID] = frozenset()) -> LogManager:
         config = LogManagerConfig(log_dirs=self.dirs, node_id=1, open_segments_max=4, lost_directory_ids=lost)
         manager = LogManager(config, self.disk, self.rng)
         self.running.append(manager)
-        self.deletions = manager.load(cluster_id, lambda topic: CONFIG, now_ms=NOW)
+        self.deletions = manager.load(cluster_id, lambda topic: self.log_config, now_ms=NOW)
         return manager
 
     def crash(self, manager: LogManager) -> None:

@@ -21,6 +21,7 @@ from klamm.wire.v1.controller_pb2 import (
     ResignReplicasResponse,
 )
 from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.partition.log_flush import FlushJob
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.follower_partition import FollowerPartition
 from klamm_broker.replica.leaderless_logs import LeaderlessLogs
@@ -89,6 +90,7 @@ class Life:
         self.resignations = Resignations(broker.broker_id)
         self.leaderless = LeaderlessLogs(broker.broker_id)
         self.was_active = False
+        self.is_syncing = False
 
     @property
     def is_up(self) -> bool:
@@ -101,6 +103,9 @@ class Life:
 
     def on_append(self, topic_partition: TopicPartition) -> None:
         self.watch.on_append(topic_partition)
+
+    def on_sync_owed(self, partition: Partition) -> None:
+        self._broker.begin_sync(partition)
 
     def on_log_start(self, topic_partition: TopicPartition) -> None:
         self.watch.on_change(topic_partition)
@@ -147,9 +152,14 @@ class SimBroker:
         self._delete_log()
 
     def _delete_log(self) -> None:
-        self.log = SimLog(SimLogConfig(self.options.min_isr), self.disk)
+        self.log = SimLog(self._log_config(), self.disk)
         self.checkpoint = 0
         """The high watermark as it was stored some time ago."""
+
+    def _log_config(self) -> SimLogConfig:
+        if self.options.sync_mean_ms:
+            return SimLogConfig(self.options.min_isr, flush_messages=1)
+        return SimLogConfig(self.options.min_isr)
 
     @property
     def partition(self) -> Partition | None:
@@ -183,6 +193,7 @@ class SimBroker:
         life = self.life = Life(self, self._lives, self.clean_epoch)
         self.clean_epoch = UNKNOWN_EPOCH
         self.note(f"starts, log end {self.log.log_end_offset}")
+        self.log.sync_owed()
         self._register(life)
         self._every(self.options.heartbeat_ms, self.heartbeat)
         self._every(max(1, self.options.heartbeat_ms // 2), self._watch)
@@ -213,6 +224,23 @@ class SimBroker:
         self.log.flush()
         self.life = None
         self.cluster.after_down(self)
+
+    # Syncs, as `RecordSyncs` runs them
+
+    def begin_sync(self, partition: Partition) -> None:
+        """Begins a sync, unless one runs."""
+        if self.present.is_syncing:
+            return
+        self.present.is_syncing = True
+        delay_ms = 1 + int(self._world.rng.expovariate(1 / self.options.sync_mean_ms))
+        self.later(delay_ms, self._end_sync, partition, self.log.flusher.plan(only_records=True))
+
+    def _end_sync(self, partition: Partition, job: FlushJob) -> None:
+        self.present.is_syncing = False
+        self.log.flusher.complete(job)
+        self.present.replicas.on_synced(partition)
+        if self.log.flusher.owes_sync:
+            self.begin_sync(partition)
 
     # Events reach the life that they were meant for, when it is not paused
 
@@ -441,6 +469,7 @@ class SimBroker:
             stream.close()
             life.stream = None
         if partition.following is not None:
+            partition.log.sync_owed()
             if life.stream is None:
                 life.stream = FollowerStream(self, life, self.cluster.brokers[partition.leader])
             life.stream.follow(partition)
@@ -530,4 +559,7 @@ class SimBroker:
         if partition is not None:
             self.checkpoint = partition.high_watermark
             if self._world.rng.random() < 0.3:
+                owed = self.log.flusher.owes_sync
                 self.log.flush()
+                if owed:
+                    self.present.replicas.on_synced(partition)

@@ -17,6 +17,7 @@ from tests.sim.isrsim.producers import SimProducer
 from tests.sim.isrsim.sim_log import SimDisk
 from tests.sim.kit.cluster import SimCluster
 from tests.sim.kit.world import MS, World
+from tests.support.violation import require
 
 
 class Cluster(SimCluster):
@@ -174,14 +175,16 @@ class Cluster(SimCluster):
         if rng.random() < options.shutdown_probability:
             broker.shut_down()
             return
-        is_borne = self._is_borne(broker) and not self._is_thin
+        is_borne = self._is_borne(broker) and not (self._is_thin and not options.sync_mean_ms)
         self.crash(broker, is_lossy=is_borne and rng.random() < options.lossy_crash_probability)
 
     def _is_borne(self, broker: SimBroker) -> bool:
-        """True if the broker may lose its tail, because another replica that was in sync last has everything and is
-        remembered.
+        """True if the broker may lose its tail. Either all that was acknowledged is synced, or another replica that was
+        in sync last has everything and is remembered.
 
         With min.insync.replicas=1 a leader is enough, and no other replica is remembered."""
+        if self.options.sync_mean_ms:
+            return True
         partition = self.controller.partition
         if partition is None or self.options.min_isr == 1:
             return False
@@ -194,9 +197,12 @@ class Cluster(SimCluster):
         if not is_lossy:
             broker.crash()
             return
-        self.lossy.add(broker.broker_id)
+        if not self.options.sync_mean_ms:
+            self.lossy.add(broker.broker_id)
+        durable_count, log_end_offset = broker.log.durable_count, broker.log.log_end_offset
+        require(durable_count <= log_end_offset, f"sync: {durable_count} of {log_end_offset} records are synced")
         if kept_count is None:
-            kept_count = self.world.rng.randint(broker.log.durable_count, broker.log.log_end_offset)
+            kept_count = self.world.rng.randint(durable_count, log_end_offset)
         broker.crash(kept_count)
 
     def after_down(self, broker: SimBroker) -> None:

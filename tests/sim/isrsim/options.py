@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.sim.kit.options import DrawnOptions, sometimes
 
@@ -57,6 +57,8 @@ class Options(DrawnOptions):
     """The time from one turn to the next."""
     full_disk_mean_ms: int
     """The mean time between two disks that are full for a while."""
+    sync_mean_ms: int = 0
+    """The mean time of a sync, if no record is acknowledged before it is synced (`flush.messages=1`). 0 for none."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> Options:
@@ -99,4 +101,14 @@ class Options(DrawnOptions):
             partitions_per_turn=rng.choice((0, 0, 1, 2)),
             turn_ms=rng.choice((1, 1, 20, 200)),
             full_disk_mean_ms=sometimes(rng, 0.3, 200, 3_000),
+        )
+
+    @classmethod
+    def draw_synced(cls, rng: random.Random) -> Options:
+        """A world where power fails anywhere at any time, but every acknowledged record is synced."""
+        return replace(
+            cls.draw(rng),
+            sync_mean_ms=rng.choice((1, 5, 50, 400)),
+            crash_mean_ms=rng.randint(200, 2_000),
+            lossy_crash_probability=rng.choice((0.5, 1.0)),
         )

@@ -10,11 +10,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from klamm.records.header import BatchHeader
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir
+from klamm_broker.log.partition.log_flush import LogFlusher
 from klamm_broker.log.partition.partition_log import AppendResult
 from klamm_broker.log.producers.producer_state import ProducerStates
 
@@ -36,6 +37,8 @@ class SimLogConfig:
     """The settings of a log that replication reads."""
 
     min_insync_replicas: int
+    flush_messages: int = 2**63 - 1
+    flush_ms: int = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,46 @@ class SimDisk:
             self.room -= record_count
 
 
+class _EpochFile:
+    """The file with the leader epochs. Nothing reads it, because epochs are in the records too."""
+
+    def write(self, version: int, epochs: object) -> None: ...
+
+
+class _Segments:
+    """What the real `LogFlusher` asks about the files of a log. There are none to sync."""
+
+    def __init__(self, log: SimLog) -> None:
+        self._log = log
+        self.items: list[Any] = []
+        self.disk = None
+        self.log_dir = log.log_dir
+        self.topic_partition = None
+        self.directory = ""
+        self.created_count = 0
+        self.generation = 0
+        self.base_offset = 0
+
+    @property
+    def active(self) -> _Segments:
+        return self
+
+    @property
+    def config(self) -> SimLogConfig:
+        return self._log.config
+
+    @property
+    def next_offset(self) -> int:
+        return self._log.log_end_offset
+
+    end_offset = next_offset
+
+    def check_usable(self) -> None: ...
+
+    def slot_of(self, offset: int) -> int:
+        return 0
+
+
 class SimLog:
     """See the module. It starts at offset 0 for ever: nothing is deleted."""
 
@@ -92,13 +135,20 @@ class SimLog:
         self.records: list[Record] = []
         self.offsets_of: dict[int, list[int]] = {}
         """The offsets of each producer's records."""
-        self.durable_count = 0
+        self._segments: Any = _Segments(self)
+        epoch_file: Any = _EpochFile()
+        self.flusher = LogFlusher(self._segments, self.epochs, epoch_file, recovery_point=0, is_durable=False)
         self.version = 0
         """Grows with every change."""
 
     @property
     def log_end_offset(self) -> int:
         return len(self.records)
+
+    @property
+    def durable_count(self) -> int:
+        """The number of records that survive a power failure."""
+        return self.flusher.synced_offset
 
     @property
     def reader(self) -> SimLog:
@@ -134,6 +184,7 @@ class SimLog:
             assert epoch >= self.epochs.latest_epoch, (epoch, self.epochs.entries)
             self._disk.take(1)
             self._append(epoch, producer, sequence, value)
+        self.sync_owed()
 
     def _append(self, epoch: int, producer: int, sequence: int, value: int) -> None:
         offset = self.log_end_offset
@@ -149,7 +200,8 @@ class SimLog:
         for record in reversed(self.records[offset:]):
             self.offsets_of[record.producer].pop()
         del self.records[offset:]
-        self.durable_count = min(self.durable_count, offset)
+        self._segments.generation += 1
+        self.flusher.truncated()
         self.epochs.truncate_from_end(offset)
         if was_longer and not self.producers.truncate_to(offset):
             self._reload_producers()
@@ -167,9 +219,13 @@ class SimLog:
     def advance_log_start(self, offset: int, *, high_watermark: int) -> bool:
         raise AssertionError(f"no log starts anywhere but at 0: {offset}")
 
+    def sync_owed(self) -> None:
+        if self.flusher.owes_sync:
+            self.flush()
+
     def flush(self) -> None:
         """Makes all records durable, so that they survive a power failure."""
-        self.durable_count = len(self.records)
+        self.flusher.flush(only_records=True)
 
     def locate(self, offset: int, max_bytes: int, *, min_one: bool) -> Located | None:
         """Returns the records for a fetch from `offset`."""

@@ -14,8 +14,9 @@ class DrawnOptions:
     """The options of a simulation are a subclass of this one with their own `draw`."""
 
     def describe(self) -> str:
-        """All on one line."""
-        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+        """Returns all on one line, without those that have their default."""
+        values = ((field, getattr(self, field.name)) for field in fields(self))
+        return " ".join(f"{field.name}={value}" for field, value in values if value != field.default)
 
 
 def sometimes(rng: random.Random, probability: float, low: int, high: int) -> int:

@@ -1,4 +1,4 @@
-"""Waits until appends with acks=all are replicated."""
+"""Waits until appends may be acknowledged, because they are replicated or synced."""
 
 from __future__ import annotations
 

@@ -10,9 +10,10 @@ loop are checked on a thread (`late_checks`).
 With acks=0, only partitions that failed have an answer. A Kafka client cannot get it, so the listener closes the
 connection (`kafka/produce.py`). A gRPC client gets it.
 
-After the append, acks=all waits in the purgatory if other replicas are in sync. If the client's user has no place
-there, the client gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the records, and other
-replicas may lack them.
+After the append, acks=all waits in the purgatory if other replicas are in sync. acks=1 and acks=all wait there too
+until the records are on disk, if `flush.messages` requires that. One sync serves all appends before it. If the client's
+user has no place there, the client gets REQUEST_TIMED_OUT immediately. As after a timeout, this broker has the records,
+and other replicas may lack them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from klamm_broker.log.segment.check_budget import TURN_NS, CheckBudget, OverBudg
 from klamm_broker.log.segment.record_set import CheckedSet
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_news import DelayedNews
-from klamm_broker.replica.delayed_produce import PendingAppend
+from klamm_broker.replica.delayed_produce import PendingAppend, PendingSync
 from klamm_broker.replica.leader_hint import leader_hint
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
@@ -106,7 +107,7 @@ AnswersInTime = Coroutine[Any, Any, list[Produced]]
 
 
 _Pending = dict[TopicPartition, PendingAppend]
-"""The appends that wait for other replicas, by partition."""
+"""The appends that wait for other replicas or for the disk, by partition."""
 _Late = dict[TopicPartition, asyncio.Future[Produced]]
 """The answers for record sets that are being checked on a thread and appended after it, by partition."""
 
@@ -311,8 +312,11 @@ class ProduceHandler:
         if not is_duplicate:
             metrics.on_append(topic_partition.topic, len(records), last_offset + 1 - base_offset)
             replica.log.traffic.in_bytes += len(records)
-        if acks == ACKS_ALL and last_offset >= replica.high_watermark:
-            pending[topic_partition] = PendingAppend(replica, last_offset + 1)
+        if acks == ACKS_ALL:
+            if last_offset >= replica.high_watermark:
+                pending[topic_partition] = PendingAppend(replica, last_offset + 1)
+        elif acks != ACKS_NONE and last_offset >= replica.log.flusher.acknowledgeable_offset:
+            pending[topic_partition] = PendingSync(replica, last_offset + 1)
         return Produced(topic_partition, ErrorCode.NONE, "", base_offset, log_append_time_ms, log_start_offset)
 
     def _begin_late(
@@ -348,7 +352,7 @@ class ProduceHandler:
         return self._hinted(refused)
 
     def _settled(self, answer: Produced, pending: PendingAppend | None) -> Produced:
-        """Returns the final answer of a partition after the wait for other replicas."""
+        """Returns the final answer of a partition after the wait for other replicas or for the disk."""
         if pending is None or not pending.code:
             return answer
         return self._hinted(answer._replace(error_code=pending.code, error_message=pending.code.text, base_offset=-1))

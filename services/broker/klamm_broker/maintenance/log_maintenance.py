@@ -141,7 +141,11 @@ class LogMaintenance:
             self._note(error)
             return
         if await self._on_thread(job.run):
+            owed = partition_log.flusher.owes_sync
             self._logs.complete_flush(job)
+            partition = self._replicas.get(job.topic_partition)
+            if owed and partition is not None:
+                self._replicas.on_synced(partition)
 
     async def _retain(self) -> None:
         oldest_ms = self._clock.wall_ms() - self._producer_id_expiration_ms

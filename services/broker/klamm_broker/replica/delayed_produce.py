@@ -1,7 +1,8 @@
-"""A produce with acks=all that waits until every in-sync replica has its records.
+"""A produce that waits until its records may be acknowledged.
 
-Kafka's `DelayedProduce`. Each partition gets its own outcome. It ends when the high watermark passes its records, when
-this broker loses the leadership under which it appended, or at the time-out. Pure.
+Kafka's `DelayedProduce`. With acks=all, every in-sync replica must have the records. With acks=1, this broker must have
+synced them, if `flush.messages` requires that. Each partition gets its own outcome. It also ends when this broker loses
+the leadership under which it appended, when the log directory fails, or at the time-out. Pure.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from klamm_broker.replica.partition import Partition
 
 
 class PendingAppend:
-    """The records of one partition, appended under `_leader_epoch`. The append is done when the high watermark is
-    `required_offset`."""
+    """The records of one partition, appended with acks=all under `_leader_epoch`. The append is done when the high
+    watermark is `required_offset`."""
 
     __slots__ = ("_leader_epoch", "code", "partition", "required_offset")
 
@@ -33,12 +34,29 @@ class PendingAppend:
 
     def _outcome(self) -> ErrorCode | None:
         partition = self.partition
+        if partition.log.log_dir.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if not partition.is_leader or partition.leader_epoch != self._leader_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self._outcome_of_leader()
+
+    def _outcome_of_leader(self) -> ErrorCode | None:
+        partition = self.partition
         if partition.high_watermark < self.required_offset:
             return None
         # The records are committed, but the in-sync set has become smaller than min.insync.replicas since the append.
         return ErrorCode.NONE if partition.has_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+class PendingSync(PendingAppend):
+    """The records of one partition, appended with acks=1. The append is done when this broker may acknowledge
+    `required_offset`."""
+
+    __slots__ = ()
+
+    def _outcome_of_leader(self) -> ErrorCode | None:
+        acknowledgeable_offset = self.partition.log.flusher.acknowledgeable_offset
+        return None if acknowledgeable_offset < self.required_offset else ErrorCode.NONE
 
 
 class DelayedProduce:

@@ -139,10 +139,10 @@ class Leadership:
     def maximal_isr(self) -> frozenset[int]:
         return frozenset(self.isr if self.pending is None else (*self.isr, *self.pending.isr))
 
-    def committed_offset(self, log_end_offset: int) -> int:
-        """Returns the end offset that the leader and all `waited_for` followers have reached, or -1 if one of them has
-        not fetched."""
-        end_offset = log_end_offset
+    def committed_offset(self, own_offset: int) -> int:
+        """Returns the end offset that the leader (`own_offset`) and all `waited_for` followers have reached, or -1 if
+        one of them has not fetched."""
+        end_offset = own_offset
         for state in self.waited_for:
             if state.end_offset < end_offset:
                 end_offset = state.end_offset

@@ -320,6 +320,8 @@ class Partition:
         self.bytes.note(end_offset, size_bytes, is_unstable=self.log.first_unstable_offset is not None)
         if self.leadership is not None and not self.leadership.followers:
             # A shortcut for the common case of a single replica.
+            if self.log.flusher.owes_sync:
+                return False
             self._commit(end_offset)
             return True
         return self.maybe_advance_high_watermark()
@@ -370,11 +372,11 @@ class Partition:
 
     def maybe_advance_high_watermark(self) -> bool:
         """Moves the high watermark to the offset that all `waited_for` followers have reached, if enough replicas are
-        in sync. Returns True if it moved."""
+        in sync. Does not pass what this replica may acknowledge. Returns True if it moved."""
         leadership = self.leadership
         if leadership is None:
             return False
-        committed = leadership.committed_offset(self.log.log_end_offset)
+        committed = leadership.committed_offset(self.log.flusher.acknowledgeable_offset)
         if committed <= self.high_watermark or not self.has_min_isr:
             return False
         self._commit(committed)

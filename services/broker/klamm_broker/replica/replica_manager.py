@@ -41,6 +41,10 @@ class ReplicaObserver(Protocol):
     def on_append(self, topic_partition: TopicPartition) -> None:
         """Called when there are new records for followers that readers cannot fetch yet."""
 
+    def on_sync_owed(self, partition: Partition) -> None:
+        """Called after an append when the records must be synced before they are acknowledged (`flush.messages`). The
+        observer calls `ReplicaManager.on_synced` when they are."""
+
     def on_log_start(self, topic_partition: TopicPartition) -> None:
         """Called when the log start offset of this leader or of a follower has moved."""
 
@@ -210,7 +214,7 @@ class ReplicaManager:
         except DiskFull as error:
             self._observer.on_disk_full(error.log_dir)
             raise
-        self._notify_append(topic_partition, high_watermark_moved)
+        self._notify_append(partition, high_watermark_moved)
         return partition, appended
 
     def append_as_coordinator(
@@ -225,7 +229,7 @@ class ReplicaManager:
         except DiskFull as error:
             self._observer.on_disk_full(error.log_dir)
             raise
-        self._notify_append(topic_partition, high_watermark_moved)
+        self._notify_append(partition, high_watermark_moved)
         return partition, appended
 
     def append_marker(self, topic_partition: TopicPartition, end: TransactionEnd) -> tuple[Partition, AppendResult]:
@@ -237,18 +241,25 @@ class ReplicaManager:
         except DiskFull as error:
             self._observer.on_disk_full(error.log_dir)
             raise
-        self._notify_append(topic_partition, high_watermark_moved)
+        self._notify_append(partition, high_watermark_moved)
         return partition, appended
+
+    def on_synced(self, partition: Partition) -> None:
+        """Moves the high watermark after records were synced, and wakes the requests that wait for this."""
+        partition.maybe_advance_high_watermark()
+        self._observer.on_change(partition.topic_partition)
 
     def begin_verification(self, topic_partition: TopicPartition, header: BatchHeader) -> VerificationGuard | None:
         """Begins the verification of a transaction. Raises as `leader` and `Partition.begin_verification`."""
         return self.leader(topic_partition).begin_verification(header, now_ms=self._clock.wall_ms())
 
-    def _notify_append(self, topic_partition: TopicPartition, high_watermark_moved: bool) -> None:
+    def _notify_append(self, partition: Partition, high_watermark_moved: bool) -> None:
         if high_watermark_moved:
-            self._observer.on_change(topic_partition)
-        else:
-            self._observer.on_append(topic_partition)
+            self._observer.on_change(partition.topic_partition)
+            return
+        self._observer.on_append(partition.topic_partition)
+        if partition.log.flusher.owes_sync:
+            self._observer.on_sync_owed(partition)
 
     def delete_records(self, partition: Partition, before_offset: int) -> None:
         """Moves the log start offset. Raises OffsetOutOfRangeError."""

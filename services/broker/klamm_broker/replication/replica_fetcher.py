@@ -104,12 +104,38 @@ class ReplicaFetcher:
         self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
     def follow(self, partition: Partition) -> None:
-        """Follows the partition from its current position, under its current leader epoch."""
+        """Follows the partition from its current position, under its current leader epoch.
+
+        Syncs the records first if `flush.messages` requires it, because the first fetch says that this replica has
+        them. They may come from its own time as the leader."""
+        if not self._is_synced(partition):
+            self._follow_later(partition)
+            return
         self._partitions[key_of(partition)] = partition
         self._held.pop(key_of(partition), None)
         self._session.add(partition)
         self._maybe_hold(partition)
         self._send_soon()
+
+    def _is_synced(self, partition: Partition) -> bool:
+        try:
+            partition.log.sync_owed()
+        except DiskFull as error:
+            self._ports.on_disk_full(error.log_dir)
+            return False
+        except KlammError as error:
+            log.error("could not sync before following, partition=%s: %s", partition.topic_partition, error)
+            return False
+        return True
+
+    def _follow_later(self, partition: Partition) -> None:
+        following = partition.following
+
+        def follow() -> None:
+            if partition.following is following:
+                self.follow(partition)
+
+        asyncio.get_running_loop().call_later(self._backoff_ms / 1000, follow)
 
     def unfollow(self, partition: Partition) -> None:
         self._partitions.pop(key_of(partition), None)

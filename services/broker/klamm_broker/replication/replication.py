@@ -34,6 +34,7 @@ from klamm_broker.replication.full_disks import FullDisks
 from klamm_broker.replication.log_start_teller import LogStartTeller
 from klamm_broker.replication.offline_replica_reporter import OfflineReplicaReporter
 from klamm_broker.replication.partition_metrics import watch_partitions
+from klamm_broker.replication.record_sync import RecordSyncs
 from klamm_broker.replication.replica_fetch import ReplicaFetchRpc
 from klamm_broker.replication.replica_fetcher import ReplicaFetcher, ReplicaFetchers
 from klamm_broker.replication.replica_log_reporter import ReplicaLogReporter
@@ -108,6 +109,7 @@ class Replication:
         )
         self._log_starts = LogStartTeller(self.replicas, transport, self._own)
         self._full_disks = FullDisks(disk, self.replicas, self.resignations, clock)
+        self._syncs = RecordSyncs(logs, on_synced=self.replicas.on_synced, on_disk_full=self.on_disk_full)
         self._fetchers = ReplicaFetchers(
             self._make_fetcher, streams_per_leader=config.num_replica_fetchers, watch=watch
         )
@@ -140,6 +142,7 @@ class Replication:
         for calls in (self._calls, self._offline_calls, self._resignation_calls, self._log_calls):
             await calls.close()
         await self._log_starts.close()
+        self._syncs.close()
         for purgatory in (self.fetches, self.produces, self.deletions):
             purgatory.close()
 
@@ -162,6 +165,9 @@ class Replication:
 
     def on_append(self, topic_partition: TopicPartition) -> None:
         self._sessions.on_append(topic_partition)
+
+    def on_sync_owed(self, partition: Partition) -> None:
+        self._syncs.begin(partition)
 
     def on_log_start(self, topic_partition: TopicPartition) -> None:
         self.deletions.check_and_complete(topic_partition)

@@ -9,7 +9,7 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingRecordDeletion
 from klamm_broker.replica.delayed_fetch import AwaitedPartition, DelayedFetch
-from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend
+from klamm_broker.replica.delayed_produce import DelayedProduce, PendingAppend, PendingSync
 
 
 @dataclass
@@ -24,6 +24,8 @@ class PartitionState:
     bytes_total: int = 0
     log_starts: dict[int, int] = field(default_factory=dict)
     log_start_offset: int = 0
+    acknowledgeable_offset: int = 0
+    failure: str | None = None
 
     @property
     def bytes(self) -> PartitionState:
@@ -31,6 +33,14 @@ class PartitionState:
 
     @property
     def log(self) -> PartitionState:
+        return self
+
+    @property
+    def flusher(self) -> PartitionState:
+        return self
+
+    @property
+    def log_dir(self) -> PartitionState:
         return self
 
     @property
@@ -102,6 +112,34 @@ def test_a_partitions_result_does_not_change_after_it_was_committed() -> None:
     operation.on_expiration()
     assert [append.code for append in appends] == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
     assert done.calls == 1
+
+
+def test_a_delayed_produce_ends_when_the_log_directory_fails() -> None:
+    state = PartitionState()
+    [append], operation, _ = produce(state)
+    assert not operation.try_complete()
+    state.failure = "fdatasync failed"
+    assert operation.try_complete()
+    assert append.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_produce_with_acks_1_waits_for_the_sync_and_not_for_the_high_watermark() -> None:
+    state, done = PartitionState(has_min_isr=False), Done()
+    append = PendingSync(state, 10)  # type: ignore[arg-type]
+    operation = DelayedProduce([append], done)
+    state.high_watermark, state.acknowledgeable_offset = 10, 9
+    assert not operation.try_complete()
+    state.high_watermark, state.acknowledgeable_offset = 0, 10
+    assert operation.try_complete()
+    assert (append.code, done.calls) == (ErrorCode.NONE, 1)
+
+
+def test_a_produce_with_acks_1_that_lost_its_leader_while_it_waited_fails() -> None:
+    state = PartitionState()
+    append = PendingSync(state, 10)  # type: ignore[arg-type]
+    state.leader_epoch, state.acknowledgeable_offset = 4, 10
+    assert append.settle()
+    assert append.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def fetch(*states: PartitionState, missing: int = 100) -> tuple[DelayedFetch, Done]:

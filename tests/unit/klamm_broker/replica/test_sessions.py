@@ -59,6 +59,9 @@ class Observer:
     def on_append(self, topic_partition: TopicPartition) -> None:
         self.watch.on_append(topic_partition)
 
+    def on_sync_owed(self, partition: Partition) -> None:
+        pass
+
     def on_log_start(self, topic_partition: TopicPartition) -> None:
         self.watch.on_change(topic_partition)
 

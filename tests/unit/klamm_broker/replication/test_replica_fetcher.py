@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from klamm.model import TopicId, TopicPartition
+from klamm.records.encoder import encode_batch
 from klamm.rpc.grpc_transport import GrpcTransport
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.log.log_config import LogConfig
@@ -79,11 +80,11 @@ class Fetching:
         self.made.append(fetcher)
         return fetcher
 
-    def partition(self, number: int) -> Partition:
+    def partition(self, number: int, config: LogConfig | None = None) -> Partition:
         name = TopicPartition("flights", number)
         return Partition(
             name,
-            create_log(self._logs, name, TOPIC_ID, LogConfig()),
+            create_log(self._logs, name, TOPIC_ID, config or LogConfig()),
             topic_id=TOPIC_ID,
             broker_id=FOLLOWER,
             high_watermark=0,
@@ -118,6 +119,22 @@ def test_a_stream_lasts_while_any_partition_follows_that_leader(logs: LogManager
         fetching.elect(first, FOLLOWER, 2)
         fetching.elect(second, FOLLOWER, 2)
         assert len(fetching.fetchers) == 0
+        await fetching.fetchers.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_former_leader_syncs_its_records_before_it_follows(logs: LogManager) -> None:
+    """Its first fetch tells the new leader that it has them."""
+
+    async def scenario() -> None:
+        fetching = Fetching(logs)
+        partition = fetching.partition(0, LogConfig(flush_messages=1))
+        fetching.elect(partition, FOLLOWER, 0)
+        partition.append(memoryview(encode_batch([(0, None, b"v", ())])), now_ms=0)
+        assert partition.log.flusher.owes_sync
+        fetching.elect(partition, LEADER, 1)
+        assert partition.log.flusher.synced_offset == 1
         await fetching.fetchers.close()
 
     asyncio.run(scenario())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from klamm.errors import BrokerError
 from klamm.model import TopicPartition
 from klamm_broker.log.dirs.directory_names import (
     DELETE_SUFFIX,
@@ -124,7 +125,9 @@ class FoundLogs:
     def _load_log(
         self, directory: LogDirectory, topic_partition: TopicPartition, path: str, config: LogConfig
     ) -> _Found | None:
-        """Loads a log, or returns None if its directory has failed. Runs on a recovery thread."""
+        """Loads a log, or returns None if its directory has failed. Runs on a recovery thread.
+
+        Syncs the recovered records if `flush.messages` requires it, before anyone counts them."""
         if directory.log_dir.failure is not None:
             return None
         try:
@@ -144,6 +147,10 @@ class FoundLogs:
         except OSError as error:
             logger.error("%s", directory.log_dir.take_offline(error, f"load of {topic_partition}"))
             return None
+        try:
+            log.sync_owed()
+        except BrokerError as error:
+            logger.error("could not sync a recovered log, partition=%s: %s", topic_partition, error)
         log.compaction.cleaned_to_offset = min(
             directory.cleaner_offsets.get(topic_partition, 0), log.flusher.recovery_point
         )

@@ -213,7 +213,8 @@ class PartitionLog:
         guard: VerificationGuard | None = None,
         budget: CheckBudget | None = None,
     ) -> AppendResult:
-        """Checks a record set, assigns offsets, and writes it with one system call.
+        """Checks a record set, assigns offsets, and writes it with one system call. The caller makes the sync that
+        `flush.messages` may require (`LogFlusher.owes_sync`).
 
         Batches that an idempotent producer sends again are not written again. `guard` belongs to the transaction that
         begins with this set (`begin_verification`). `records` is neither kept nor changed. Raises the exceptions of
@@ -360,8 +361,14 @@ class PartitionLog:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
         if self.log_start_offset < log_start_offset:
             self.retention.start_at(log_start_offset)
+        self.sync_owed()  # the next fetch tells the leader that this replica has the records
         first, last = batches[0].header, batches[-1].header
         return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def sync_owed(self) -> None:
+        """Syncs the records if `flush.messages` requires it. Blocks on the disk. Raises DiskFull."""
+        if self.flusher.owes_sync:
+            self.flusher.flush(only_records=True)
 
     def _make_room_for(self, records: Buffer, now_ms: int) -> None:
         """Restarts an empty log at the first batch's base offset, if DeleteRecords removed some of the batch's

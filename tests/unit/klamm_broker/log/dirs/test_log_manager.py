@@ -10,6 +10,7 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.log.files.storage_failure import DiskFull, LogDirError, LogDirFailure
+from klamm_broker.log.log_config import LogConfig
 from tests.support.log_managers import NOW, TOPIC_ID, create, fill
 
 
@@ -62,6 +63,13 @@ class TestRestart:
         log = again.get(TopicPartition("orders", 0))
         assert (log.log_end_offset, log.flusher.recovery_point) == (78, 40)
         log.check_invariants()
+
+    def test_recovered_records_are_synced_if_flush_messages_requires_it(self, manager, harness, make_batch) -> None:
+        fill(create(manager, 0), make_batch)
+        harness.crash(manager)
+        harness.log_config = LogConfig(flush_messages=1)
+        log = harness.start().get(TopicPartition("orders", 0))
+        assert (log.log_end_offset, log.flusher.synced_offset, log.flusher.recovery_point) == (20, 20, 0)
 
     def test_the_clean_shutdown_marker_counts_for_one_start_only(self, manager, harness) -> None:
         manager.close(broker_epoch=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -36,15 +37,77 @@ def test_a_log_is_due_for_a_flush_after_flush_ms(harness, make_batch) -> None:
     assert log.flusher.is_due(NOW + 500)
 
 
-def test_flush_messages_syncs_inside_the_append(harness, make_batch, faulty_disk) -> None:
+def test_a_leader_owes_a_sync_after_flush_messages_records(harness, make_batch, faulty_disk) -> None:
     harness.disk = faulty_disk
     harness.config = LogConfig(flush_messages=5)
     log = harness.open()
     log.append_as_leader(make_batch(4), leader_epoch=0, now_ms=NOW)
-    assert (log.flusher.recovery_point, faulty_disk.calls.count("fdatasync")) == (0, 0)
+    assert (log.flusher.owes_sync, log.flusher.acknowledgeable_offset) == (False, 4)
+    assert not log.flusher.is_due(NOW)
     log.append_as_leader(make_batch(1), leader_epoch=0, now_ms=NOW)
-    assert log.flusher.recovery_point == 5
+    assert (log.flusher.owes_sync, log.flusher.acknowledgeable_offset) == (True, 0)
+    assert log.flusher.is_due(NOW)
+    assert "fdatasync" not in faulty_disk.calls
+    log.flusher.flush(only_records=True)
+    assert (log.flusher.owes_sync, log.flusher.acknowledgeable_offset) == (False, 5)
+
+
+def test_a_flush_of_the_records_syncs_one_file_and_leaves_the_recovery_point(harness, make_batch, faulty_disk) -> None:
+    harness.disk = faulty_disk
+    harness.config = LogConfig(flush_messages=1)
+    log = harness.open()
+    log.append_as_leader(make_batch(1), leader_epoch=0, now_ms=NOW)
+    log.flusher.flush(only_records=True)
+    faulty_disk.calls.clear()
+    log.append_as_leader(make_batch(1), leader_epoch=0, now_ms=NOW)
+    log.flusher.flush(only_records=True)
+    assert faulty_disk.calls.count("fdatasync") == 1
+    assert (log.flusher.synced_offset, log.flusher.recovery_point) == (2, 0)
+    assert not log.flusher.is_durable
+    log.flusher.flush()
+    assert (log.flusher.synced_offset, log.flusher.recovery_point) == (2, 2)
+
+
+def test_a_follower_syncs_inside_the_append(harness, make_batch, faulty_disk) -> None:
+    """Its next fetch tells the leader that it has the records."""
+    harness.disk = faulty_disk
+    harness.config = LogConfig(flush_messages=2)
+    log = harness.open()
+    log.append_as_follower(make_batch(1), now_ms=NOW)
+    assert "fdatasync" not in faulty_disk.calls
+    log.append_as_follower(make_batch(1, base_offset=1), now_ms=NOW)
     assert "fdatasync" in faulty_disk.calls
+    assert log.flusher.synced_offset == 2
+
+
+def test_a_flush_of_the_records_covers_the_segments_since_the_last_one(log, make_batch, harness) -> None:
+    log.flusher.flush(only_records=True)
+    fill(log, make_batch, 30)
+    job = log.flusher.plan(only_records=True)
+    assert len(job.log_fds) > 1
+    job.run()
+    log.flusher.complete(job)
+    assert log.flusher.synced_offset == log.log_end_offset
+
+
+def test_a_flush_of_the_records_that_a_truncation_overtakes_syncs_nothing(log, make_batch) -> None:
+    job = log.flusher.plan(only_records=True)
+    log.truncate_to(60, now_ms=NOW)
+    fill(log, make_batch, 40)
+    job.run()
+    log.flusher.complete(job)
+    assert log.flusher.synced_offset == 0
+
+
+def test_a_flush_of_a_deleted_log_does_not_count_for_the_new_log_of_the_partition(log, harness) -> None:
+    job = log.flusher.plan()
+    job.run()
+    log.close()
+    shutil.rmtree(harness.directory)
+    harness.directory.mkdir()
+    new = harness.open()
+    new.flusher.complete(job)
+    assert (new.flusher.recovery_point, new.flusher.synced_offset) == (0, 0)
 
 
 def test_a_flush_succeeds_even_if_retention_deleted_its_segments(log, harness) -> None:
