@@ -15,7 +15,9 @@ SPREAD := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 # What klamm/_core.pyx replaces.
 IN_PURE_PYTHON := tests/unit/klamm/producer tests/unit/klamm/consumer tests/unit/klamm/records tests/unit/klamm/arrow \
     tests/unit/klamm/test_partitioner.py tests/unit/klamm/test_core.py \
-    tests/integration/client/test_producer_interrupts.py tests/integration/client/test_arrow.py
+    tests/integration/client/test_producer_interrupts.py tests/integration/client/test_arrow.py \
+    tests/integration/client/test_producer_threads.py tests/integration/client/test_producer_values.py \
+    tests/integration/client/test_producer_leaks.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers bench-gate sim chaos fuzz proto reference docs docs-search docs-serve lock clean

@@ -16,7 +16,10 @@ from klamm.records import PackedRecords, RawRecord, estimate_size_bytes
 from klamm.serializers import Serializer
 
 INT64_MAX = (1 << 63) - 1
+CONTENT_BYTES_MAX = (1 << 31) - 1
+"""The maximum size of a key, a value or a header's content in the record format."""
 Header = tuple[str, bytes | None]
+_MessageTooLargeError = EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]
 
 MANY_AT_ONCE = 1_000
 """`send_many` holds the producer's lock for at most this many records at a time."""
@@ -123,15 +126,15 @@ class Intake:
             return content
         try:
             return serialize(what, topic, content, serializer)
-        except SerializationError as error:
-            raise SerializationError(f"record {at}: {error}") from error
+        except (SerializationError, _MessageTooLargeError) as error:
+            raise type(error)(f"record {at}: {error}") from error
 
     def too_large_record(self, topic: str, size_bytes: int) -> BrokerError:
         """Returns the error for a record that is larger than `size_bytes_max`."""
         return self._too_large(f"a record for topic {topic!r} has {size_bytes} bytes")
 
     def _too_large(self, what: str) -> BrokerError:
-        return EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE](f"{what}; {self._size_setting} allows {self.size_bytes_max}")
+        return _MessageTooLargeError(f"{what}; {self._size_setting} allows {self.size_bytes_max}")
 
 
 def check_topic_name(topic: Any) -> None:
@@ -157,7 +160,8 @@ def checked_timestamp_ms(timestamp_ms: Any) -> int:
 
 
 def serialize(what: str, topic: str, content: Any, serializer: Serializer | None) -> bytes:
-    """Returns the bytes of a key or value (`what`). Raises SerializationError."""
+    """Returns the bytes of a key or value (`what`), a copy if they may change. Raises SerializationError or
+    MessageTooLargeError."""
     try:
         data = content if serializer is None else serializer(content)
     except Exception as error:
@@ -167,30 +171,43 @@ def serialize(what: str, topic: str, content: Any, serializer: Serializer | None
             f"the {what} of a record for topic {topic!r} is {type(data).__name__}, not bytes;"
             f" set {what}.serializer, e.g. to 'string' or 'json'"
         )
-    return _exact_bytes(data)
+    try:
+        return _exact_bytes(what, topic, data)
+    except ValueError as error:
+        raise SerializationError(f"the {what} of a record for topic {topic!r}: {error}") from error
 
 
 def checked_headers(topic: str, headers: Sequence[Header]) -> tuple[Header, ...]:
-    """Returns the headers with their contents as bytes. Raises SerializationError."""
+    """Returns the headers with their contents as bytes. Raises SerializationError or MessageTooLargeError."""
     try:
-        return tuple(_checked_header(name, content) for name, content in headers)
+        return tuple(_checked_header(topic, name, content) for name, content in headers)
     except (TypeError, ValueError) as error:
         raise SerializationError(
             f"headers={headers!r} of a record for topic {topic!r}; expected pairs of str and bytes or None"
         ) from error
 
 
-def _checked_header(name: Any, content: Any) -> Header:
+def _checked_header(topic: str, name: Any, content: Any) -> Header:
     if not isinstance(name, str) or not (content is None or isinstance(content, (bytes, bytearray, memoryview))):
         raise TypeError(name, content)
     name.encode()  # A lone surrogate cannot be encoded as UTF-8.
     # The compiled core takes no subclass, such as a StrEnum.
-    return str.__str__(name), None if content is None else _exact_bytes(content)
+    return str.__str__(name), None if content is None else _exact_bytes("header", topic, content)
 
 
-def _exact_bytes(data: bytes | bytearray | memoryview) -> bytes:
-    """Returns the data as bytes, and not as an object of a subclass, which `bytes` returns if its `__bytes__` does."""
-    return data if type(data) is bytes else bytes(memoryview(data))
+def _exact_bytes(what: str, topic: str, data: bytes | bytearray | memoryview) -> bytes:
+    """Returns the data as bytes, and not as an object of a subclass, which `bytes` returns if its `__bytes__` does.
+
+    Raises MessageTooLargeError before it would copy data that no record can hold, and ValueError if a memoryview was
+    released."""
+    if type(data) is bytes:
+        return data
+    view = memoryview(data)
+    if view.nbytes > CONTENT_BYTES_MAX:
+        raise _MessageTooLargeError(
+            f"the {what} of a record for topic {topic!r} has {view.nbytes} bytes; expected at most {CONTENT_BYTES_MAX}"
+        )
+    return bytes(view)
 
 
 if core is not None:
