@@ -149,7 +149,8 @@ bench-gate: setup  ## Is this tree slower than the one before? Ten minutes besid
 	sh tools/install_programs.sh "make bench-gate" java:default-jdk-headless mvn:maven
 	$(BIN)/python bench/gate.py $(GATE)
 
-fuzz: setup  ## 10,000,000 inputs each to the Kafka listener, its login and the mechanisms, guided by coverage; FUZZ="--inputs 100000" for fewer.
+fuzz: setup  ## 10,000,000 inputs each to the client's compiled core, the Kafka listener, its login and the mechanisms; FUZZ="--inputs 100000" for fewer.
+	$(BIN)/python tests/fuzz/core.py $(FUZZ)
 	$(BIN)/python -m pip install --quiet --require-hashes --no-deps -r tests/fuzz/requirements.lock
 	$(BIN)/python tests/fuzz/kafka_listener.py $(FUZZ)
 	$(BIN)/python tests/fuzz/kafka_login.py $(FUZZ)

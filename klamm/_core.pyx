@@ -434,7 +434,7 @@ cdef class OpenBatch:
         for index in range(self._count):
             read_record(at, self._data + self._size, &fields)
             self._sizes[2 * index] = fields.timestamp_delta
-            self._sizes[2 * index + 1] = fields.key_size << 32 | (fields.value_size & 0xFFFFFFFF)
+            self._sizes[2 * index + 1] = <int64_t>(<uint64_t>fields.key_size << 32 | <uint32_t>fields.value_size)
             at = fields.end
         return 0
 

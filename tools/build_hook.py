@@ -24,12 +24,14 @@ class BuildHook(BuildHookInterface):
         build_proto.generate()
         if self.target_name != "wheel":
             return
-        problem = build_core.build()
+        # Not in place, where the module of an editable install may be.
+        target = None if version == "editable" else build_core.ROOT / "build" / f"core-{sys.implementation.cache_tag}"
+        problem = build_core.build(target=target)
         if problem is not None:
             self.app.display_warning(f"no C compiler, so the client is pure Python and slower: {problem}")
             return
-        if version == "editable":
-            return  # It imports the compiled module from the source tree.
+        if target is None:
+            return  # An editable install imports the compiled module from the source tree.
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        build_data["force_include"] |= {str(path): f"klamm/{path.name}" for path in build_core.compiled_files()}
+        build_data["force_include"] |= {str(path): f"klamm/{path.name}" for path in build_core.compiled_files(target)}
