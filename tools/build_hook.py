@@ -1,11 +1,12 @@
 """hatchling's build hook: generates the gRPC code, and compiles the fast part of the client if it can.
 
 A wheel with the compiled module is for one platform and Python version. Without a C compiler, the wheel is pure Python
-and for every platform.
+and for every platform. With KLAMM_CORE=compiled in the environment, the build fails instead.
 """
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 from typing import Any
@@ -27,6 +28,8 @@ class BuildHook(BuildHookInterface):
         # Not in place, where the module of an editable install may be.
         target = None if version == "editable" else build_core.ROOT / "build" / f"core-{sys.implementation.cache_tag}"
         problem = build_core.build(target=target)
+        if problem is not None and os.environ.get("KLAMM_CORE") == "compiled":
+            raise RuntimeError(f"KLAMM_CORE=compiled, but klamm/_core.pyx was not compiled: {problem}")
         if problem is not None:
             self.app.display_warning(f"no C compiler, so the client is pure Python and slower: {problem}")
             return

@@ -50,4 +50,5 @@ def _report(client_id: str, count: int) -> str:
     )
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # Windows has no fork.
+    os.register_at_fork(after_in_child=_after_fork_in_child)

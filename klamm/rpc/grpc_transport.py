@@ -53,7 +53,8 @@ class _Process:
         cls.inherited_grpc = cls.has_used_grpc
 
 
-os.register_at_fork(after_in_child=_Process.after_fork_in_child)
+if hasattr(os, "register_at_fork"):  # Windows has no fork.
+    os.register_at_fork(after_in_child=_Process.after_fork_in_child)
 
 
 class TlsSource(Protocol):

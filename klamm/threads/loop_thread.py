@@ -186,4 +186,5 @@ def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, A
     loop.default_exception_handler(context)
 
 
-os.register_at_fork(after_in_child=LoopThread._forget_after_fork)
+if hasattr(os, "register_at_fork"):  # Windows has no fork.
+    os.register_at_fork(after_in_child=LoopThread._forget_after_fork)
