@@ -20,6 +20,7 @@ from tests.compose.docker_engine import NoEngineError, running_engine
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROJECT = "klamm-test"
 BASE = "klamm-base"
+BUILD_BASE = "klamm-build-base"
 NOT_OURS = "BASE"
 """An environment variable: an image to build from, instead of one made of Debian's packages."""
 
@@ -41,7 +42,9 @@ def base_image(engine: DockerClient) -> str:
     """Builds the image `klamm`, and returns the name of its base image."""
     base = os.environ.get(NOT_OURS, BASE)
     if base == BASE:
-        _run("base image", [str(ROOT / "deploy" / "base" / "build.sh"), BASE])
+        build = str(ROOT / "deploy" / "base" / "build.sh")
+        _run("base image", [build, BASE])
+        _run("base image of the build", [build, BUILD_BASE, "python3-dev", "libstdc++6", "gcc", "libc6-dev"])
     _run("wheels", ["sh", str(ROOT / "deploy" / "wheels.sh")])
     _build(engine, "server", "klamm", base)
     label = b"FROM klamm\nLABEL org.opencontainers.image.version=next\n"
@@ -77,9 +80,10 @@ def cluster(engine: DockerClient, base_image: str) -> Iterator[ComposeCluster]:
 
 
 def _build(engine: DockerClient, target: str, image: str, base: str) -> None:
+    bases = {"BASE": base, "BUILD_BASE": BUILD_BASE if base == BASE else base}
     with _timed(f"image {image}"):
         built, _ = engine.images.build(
-            path=str(ROOT), dockerfile="deploy/Dockerfile", target=target, tag=image, buildargs={"BASE": base}, rm=True
+            path=str(ROOT), dockerfile="deploy/Dockerfile", target=target, tag=image, buildargs=bases, rm=True
         )
     print(f"image {image}: {built.attrs['Size'] / 1e6:.0f} MB")
 

@@ -60,6 +60,12 @@ def test_all_containers_are_healthy(cluster: ComposeCluster) -> None:
     print(f"\n{len(SERVICES)} containers, memory: {cluster.memory()}")
 
 
+def test_the_image_has_the_compiled_core_and_no_compiler(cluster: ComposeCluster) -> None:
+    script = "import klamm.core; print(klamm.core.core.__name__)"
+    assert cluster.exec(BROKER, f"KLAMM_CORE=compiled python3 -c '{script}'") == "klamm._core"
+    assert cluster.exec(BROKER, "command -v gcc || echo none") == "none"
+
+
 def test_the_host_and_containers_produce_and_consume(cluster: ComposeCluster) -> None:
     expected = _fill(cluster, "orders")
     _check_read(_klamm("consume", "orders", "--from", "beginning", "--exit"), expected)

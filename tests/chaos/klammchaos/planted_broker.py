@@ -29,8 +29,8 @@ class PlantedBug(NamedTuple):
 def _acknowledge_early() -> None:
     """Makes leaders advance the high watermark without waiting for followers."""
 
-    def committed_offset(self: Leadership, log_end_offset: int) -> int:
-        return log_end_offset
+    def committed_offset(self: Leadership, own_offset: int) -> int:
+        return own_offset
 
     Leadership.committed_offset = committed_offset  # type: ignore[method-assign]
 

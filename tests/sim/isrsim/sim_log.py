@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from klamm.records.header import BatchHeader
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache
@@ -135,9 +135,11 @@ class SimLog:
         self.records: list[Record] = []
         self.offsets_of: dict[int, list[int]] = {}
         """The offsets of each producer's records."""
-        self._segments: Any = _Segments(self)
-        epoch_file: Any = _EpochFile()
-        self.flusher = LogFlusher(self._segments, self.epochs, epoch_file, recovery_point=0, is_durable=False)
+        self._segments = segments = _Segments(self)
+        epoch_file = _EpochFile()
+        self.flusher = LogFlusher(
+            cast(Any, segments), self.epochs, cast(Any, epoch_file), recovery_point=0, is_durable=False
+        )
         self.version = 0
         """Grows with every change."""
 

@@ -125,7 +125,7 @@ def test_a_delayed_produce_ends_when_the_log_directory_fails() -> None:
 
 def test_a_produce_with_acks_1_waits_for_the_sync_and_not_for_the_high_watermark() -> None:
     state, done = PartitionState(has_min_isr=False), Done()
-    append = PendingSync(state, 10)  # type: ignore[arg-type]
+    append = PendingSync(state, 10)
     operation = DelayedProduce([append], done)
     state.high_watermark, state.acknowledgeable_offset = 10, 9
     assert not operation.try_complete()
@@ -136,7 +136,7 @@ def test_a_produce_with_acks_1_waits_for_the_sync_and_not_for_the_high_watermark
 
 def test_a_produce_with_acks_1_that_lost_its_leader_while_it_waited_fails() -> None:
     state = PartitionState()
-    append = PendingSync(state, 10)  # type: ignore[arg-type]
+    append = PendingSync(state, 10)
     state.leader_epoch, state.acknowledgeable_offset = 4, 10
     assert append.settle()
     assert append.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
