@@ -148,7 +148,7 @@ def main() -> None:
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="klamm-bench-")))
-        servers = {"klamm": klamm(scratch / "klamm"), "kafka": kafka(scratch / "kafka")}
+        servers = {"klamm": klamm(scratch), "kafka": kafka(scratch)}
         if options.before is not None:
             servers["before"] = klamm(scratch / "before", checkout=options.before)
         sides = {name: stack.enter_context(served(stack.enter_context(one))) for name, one in servers.items()}
