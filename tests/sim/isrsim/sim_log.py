@@ -182,11 +182,13 @@ class SimLog:
         return AppendResult(base_offset, self.log_end_offset - 1, -1, 0)
 
     def append_as_follower(self, records: bytes, *, now_ms: int) -> None:
-        for epoch, producer, sequence, value in decode(records):
-            assert epoch >= self.epochs.latest_epoch, (epoch, self.epochs.entries)
-            self._disk.take(1)
-            self._append(epoch, producer, sequence, value)
-        self.sync_owed()
+        try:
+            for epoch, producer, sequence, value in decode(records):
+                assert epoch >= self.epochs.latest_epoch, (epoch, self.epochs.entries)
+                self._disk.take(1)
+                self._append(epoch, producer, sequence, value)
+        finally:
+            self.sync_owed()
 
     def _append(self, epoch: int, producer: int, sequence: int, value: int) -> None:
         offset = self.log_end_offset

@@ -38,7 +38,7 @@ from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.header import BatchHeader, Buffer, read_header, validate_batch
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache, LeaderEpochFile
-from klamm_broker.log.files.storage_failure import LogDir
+from klamm_broker.log.files.storage_failure import DiskFull, LogDir
 from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from klamm_broker.log.partition.log_compaction import LogCompaction
 from klamm_broker.log.partition.log_flush import LogFlusher
@@ -347,23 +347,38 @@ class PartitionLog:
         The leader has checked the sequences and epochs of producers. Here they are only noted. Offsets may have gaps
         (compaction), but must start at or after the log end offset. Otherwise it raises UnexpectedOffset. Only an empty
         log accepts a first batch that begins earlier, if the leader's log starts within the batch. Raises
-        CorruptBatchError or DiskFull. Earlier batches may then have been appended."""
+        CorruptBatchError or DiskFull. Earlier batches may then have been appended, and are synced if `flush.messages`
+        requires it. The next fetch tells the leader that this replica has them."""
         self.segments.check_usable()
         log_start_offset = self.log_start_offset
         if log_start_offset == self.log_end_offset:
             self._make_room_for(records, now_ms)
         batches = check_replicated(records, self.topic_partition, end_offset=self.log_end_offset)
-        for group in groups_by_size(batches, self.segments.config.segment_bytes):
-            self._append(as_replicated(group), now_ms)
-            self._note_aborted(self.producers.note_replicated(group, now_ms=now_ms))
-            for header, _ in group:
-                if header.partition_leader_epoch > self.epochs.latest_epoch:
-                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        if self.log_start_offset < log_start_offset:
-            self.retention.start_at(log_start_offset)
-        self.sync_owed()  # the next fetch tells the leader that this replica has the records
+        log_end_offset = self.log_end_offset
+        try:
+            for group in groups_by_size(batches, self.segments.config.segment_bytes):
+                self._append_group(group, now_ms)
+            if self.log_start_offset < log_start_offset:
+                self.retention.start_at(log_start_offset)
+        finally:
+            self._sync_or_undo(log_end_offset, now_ms)
         first, last = batches[0].header, batches[-1].header
         return AppendResult(first.base_offset, last.last_offset, NO_TIMESTAMP_MS, self.log_start_offset)
+
+    def _append_group(self, group: list[CheckedBatch], now_ms: int) -> None:
+        self._append(as_replicated(group), now_ms)
+        self._note_aborted(self.producers.note_replicated(group, now_ms=now_ms))
+        for header, _ in group:
+            if header.partition_leader_epoch > self.epochs.latest_epoch:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _sync_or_undo(self, log_end_offset: int, now_ms: int) -> None:
+        """Syncs what was appended since `log_end_offset`. Removes it if the disk is full, so that it counts nowhere."""
+        try:
+            self.sync_owed()
+        except DiskFull:
+            self.truncate_to(log_end_offset, now_ms=now_ms)
+            raise
 
     def sync_owed(self) -> None:
         """Syncs the records if `flush.messages` requires it. Blocks on the disk. Raises DiskFull."""

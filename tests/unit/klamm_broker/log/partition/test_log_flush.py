@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from klamm_broker.log.files.storage_failure import LogDirFailure
+from klamm_broker.log.files.storage_failure import DiskFull, LogDirFailure
 from klamm_broker.log.log_config import LogConfig
 from tests.support.partition_logs import NOW, fill
 
@@ -78,6 +78,39 @@ def test_a_follower_syncs_inside_the_append(harness, make_batch, faulty_disk) ->
     log.append_as_follower(make_batch(1, base_offset=1), now_ms=NOW)
     assert "fdatasync" in faulty_disk.calls
     assert log.flusher.synced_offset == 2
+
+
+def test_a_follower_syncs_the_batches_before_one_that_found_the_disk_full(harness, make_batch, faulty_disk) -> None:
+    harness.disk = faulty_disk
+    harness.config = LogConfig(flush_messages=1, segment_bytes=150)
+    log = harness.open()
+    append, count = log._append, 0
+
+    def fill_the_disk(*args) -> None:
+        nonlocal count
+        count += 1
+        if count == 2:
+            raise log.segments.failed(OSError(errno.ENOSPC, "full"), "append to")
+        append(*args)
+
+    log._append = fill_the_disk
+    with pytest.raises(DiskFull):
+        log.append_as_follower(make_batch(1) + make_batch(1, base_offset=1), now_ms=NOW)
+    assert (log.log_end_offset, log.flusher.synced_offset) == (1, 1)
+
+
+def test_a_follower_keeps_no_batch_that_a_full_disk_does_not_sync(harness, make_batch, faulty_disk) -> None:
+    harness.disk = faulty_disk
+    harness.config = LogConfig(flush_messages=1)
+    log = harness.open()
+    log.append_as_follower(make_batch(1), now_ms=NOW)
+    faulty_disk.errors["fdatasync"] = errno.ENOSPC
+    with pytest.raises(DiskFull):
+        log.append_as_follower(make_batch(1, base_offset=1), now_ms=NOW)
+    assert (log.log_end_offset, log.flusher.synced_offset) == (1, 1)
+    faulty_disk.errors.clear()
+    log.append_as_follower(make_batch(1, base_offset=1), now_ms=NOW)
+    assert (log.log_end_offset, log.flusher.synced_offset) == (2, 2)
 
 
 def test_a_flush_of_the_records_covers_the_segments_since_the_last_one(log, make_batch, harness) -> None:
