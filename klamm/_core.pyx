@@ -1615,8 +1615,8 @@ cdef class ColumnRows:
                 (<BinaryRows>column).shrink()
 
 
-cdef GrownArray new_array(bint is_wanted):
-    return GrownArray.__new__(GrownArray) if is_wanted else None
+cdef GrownArray new_array(bint is_requested):
+    return GrownArray.__new__(GrownArray) if is_requested else None
 
 
 # --- packing of columns

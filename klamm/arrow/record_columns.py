@@ -51,7 +51,7 @@ class RecordColumns:
 
 def columns_of(sections: Sequence[RecordSection]) -> RecordColumns:
     """Returns the columns of the records in `sections`, of which there is at least one. Raises InvalidRecordError."""
-    data, bounds = _together(sections)
+    data, bounds = _joined(sections)
     starts = array("q")
     try:
         for section, (start, end) in zip(sections, bounds, strict=True):
@@ -61,7 +61,7 @@ def columns_of(sections: Sequence[RecordSection]) -> RecordColumns:
         raise InvalidRecordError(f"malformed batch: the last record does not end within {len(data)} bytes") from None
 
 
-def _together(sections: Sequence[RecordSection]) -> tuple[Buffer, list[tuple[int, int]]]:
+def _joined(sections: Sequence[RecordSection]) -> tuple[Buffer, list[tuple[int, int]]]:
     """Returns one buffer with all sections, and the start and end of each section in it."""
     data = sections[0].data
     if all(section.data is data for section in sections):

@@ -39,12 +39,12 @@ def merged(batches: Iterable[pa.RecordBatch], wanted_bytes: int) -> Iterator[pa.
         pending.append(batch)
         pending_bytes += batch.nbytes
         if pending_bytes >= wanted_bytes:
-            yield from _together(pending)
+            yield from _joined(pending)
             pending, pending_bytes = [], 0
-    yield from _together(pending)
+    yield from _joined(pending)
 
 
-def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if len(batches) < 2:
         return batches
     made: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()

@@ -17,7 +17,7 @@ from klamm.consumer.core.committer import CommitCallback
 from klamm.consumer.core.consumer_core import ConsumerCore
 from klamm.consumer.core.record_iteration import RecordIteration
 from klamm.consumer.fetch.column_request import column_request, empty_batch
-from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, Invoke, KeptListener
+from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener, Invoke, WeakListener
 from klamm.consumer.offsets.offset_store import Offsets
 from klamm.consumer.partition_state import PositionState
 from klamm.consumer.record import ConsumerRecord
@@ -83,7 +83,7 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
         self._home = HomeLoop("AsyncConsumer")
         self._polling = False
         self.iteration = RecordIteration(self.core.subscription, self.core.unfinished)
-        self._listener = KeptListener(None)
+        self._listener = WeakListener(None)
         core = self.core
         name = f"Consumer client.id={core.config.client_id} group.id={core.config.group_id}"
         close = functools.partial(_close_forgotten, core, self.iteration)

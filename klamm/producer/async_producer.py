@@ -110,7 +110,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
                 entry = self._engine.place(queue, record, size_bytes, on_delivery)
             if entry is not None:
                 break
-            await self._wait_for_room(size_bytes, deadline_ms)
+            await self._wait_for_memory(size_bytes, deadline_ms)
         result, index = entry
         if not index:
             self._engine.calls.raise_exit()
@@ -129,7 +129,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
             if result is not None:
                 self._engine.calls.raise_exit()
                 return result
-            await self._wait_for_room(size_bytes, deadline_ms)
+            await self._wait_for_memory(size_bytes, deadline_ms)
 
     def _place_now(
         self,
@@ -152,7 +152,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
         with self._engine.lock:
             entry = self._engine.place(queue, record, size_bytes, on_delivery)
         if entry is None:
-            raise self._engine.no_room(size_bytes, "send_now does not wait: await send, or flush first")
+            raise self._engine.exhausted(size_bytes, "send_now does not wait: await send, or flush first")
         return AsyncRecordFuture(*entry)
 
     def _append_many(self, *arguments: Any) -> int:
@@ -385,7 +385,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
         queue = None if queues is None else queues.queue_for(partition, key, size_bytes)
         return queue or await self._engine.queue(topic, partition, key, size_bytes)
 
-    async def _wait_for_room(self, size_bytes: int, deadline_ms: int) -> None:
+    async def _wait_for_memory(self, size_bytes: int, deadline_ms: int) -> None:
         """Waits until some memory is free. Raises BufferExhaustedError at the deadline."""
         accumulator = self._engine.accumulator
         self._room.clear()
@@ -396,7 +396,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
             async with asyncio.timeout(max(0, deadline_ms - monotonic_ms()) / 1000):
                 await self._room.wait()
         except TimeoutError:
-            raise self._engine.no_room(size_bytes) from None
+            raise self._engine.exhausted(size_bytes) from None
         finally:
             accumulator.waiters.discard(waiter)
 

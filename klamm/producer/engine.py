@@ -159,7 +159,7 @@ class ProducerEngine:
         """True while a transaction is neither committed nor aborted."""
         return self.transaction_state is not None and self.transaction_state.is_open
 
-    def no_room(self, size_bytes: int, why_at_once: str = "") -> BufferExhaustedError:
+    def exhausted(self, size_bytes: int, why_at_once: str = "") -> BufferExhaustedError:
         """Returns the error for a record for which `place` found no memory. `why_at_once` says why the caller has not
         waited for `max.block.ms`."""
         waited = "" if why_at_once else f" within max.block.ms={self.config.max_block_ms}"

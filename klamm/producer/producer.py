@@ -369,7 +369,7 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         deadline_ms = monotonic_ms() + self._config.max_block_ms
         found = queue or self._loop.run(self._engine.queue, topic, partition, None, size_bytes)
         place = functools.partial(self._engine.place_packed, found, records)
-        return self._with_room(place, size_bytes, deadline_ms)
+        return self._with_memory(place, size_bytes, deadline_ms)
 
     def _send_slowly(
         self,
@@ -387,22 +387,22 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         deadline_ms = monotonic_ms() + self._config.max_block_ms
         found = queue or self._loop.run(self._engine.queue, topic, partition, record[1], size_bytes)
         place = functools.partial(self._engine.place, found, record, size_bytes, on_delivery)
-        return RecordFuture(*self._with_room(place, size_bytes, deadline_ms))
+        return RecordFuture(*self._with_memory(place, size_bytes, deadline_ms))
 
-    def _with_room(self, place: Callable[[], T | None], size_bytes: int, deadline_ms: int) -> T:
+    def _with_memory(self, place: Callable[[], T | None], size_bytes: int, deadline_ms: int) -> T:
         """Returns the result of `place`, which is called with the lock held, when there is memory. Raises
         BufferExhaustedError."""
         with self._lock:
             placed = place()
         if placed is None and self._loop.is_current():
-            raise self._engine.no_room(size_bytes, _NO_WAIT)
+            raise self._engine.exhausted(size_bytes, _NO_WAIT)
         if placed is None:
-            placed = self._wait_for_room(place, (deadline_ms - monotonic_ms()) / 1000)
+            placed = self._wait_for_memory(place, (deadline_ms - monotonic_ms()) / 1000)
         if placed is None:
-            raise self._engine.no_room(size_bytes)
+            raise self._engine.exhausted(size_bytes)
         return placed
 
-    def _wait_for_room(self, place: Callable[[], T | None], timeout_s: float) -> T | None:
+    def _wait_for_memory(self, place: Callable[[], T | None], timeout_s: float) -> T | None:
         waiters, waiter = self._engine.accumulator.waiters, object()
 
         def place_or_join() -> T | None:

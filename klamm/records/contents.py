@@ -40,7 +40,7 @@ def decode_contents(
             f"the batch at offset {header.base_offset} states {count} records in {len(data)} bytes"
         )
     if count <= _FEW_RECORDS_MAX:
-        return _few(data, count)
+        return _decode_few(data, count)
     columns = parse_records(data, count)
     return zip(
         slices(data, columns.key_starts, columns.key_lengths),
@@ -58,7 +58,7 @@ def slices(data: bytes, starts: list[int], lengths: list[int]) -> list[bytes | N
     ]
 
 
-def _few(data: bytes, count: int) -> list[Contents]:
+def _decode_few(data: bytes, count: int) -> list[Contents]:
     contents: list[Contents] = []
     at = 0
     try:

@@ -127,10 +127,10 @@ class _Stream:
         self._beginning.add_done_callback(_retrieve)
 
     async def write(self, request: Any) -> None:
-        await self._heard((await self._begun()).write, request)
+        await self._with_login((await self._begun()).write, request)
 
     async def read(self) -> Any:
-        return await self._heard((await self._begun()).read)
+        return await self._with_login((await self._begun()).read)
 
     def done(self) -> bool:
         return self._beginning.done() if self._call is None else self._call.done()
@@ -158,7 +158,7 @@ class _Stream:
     async def _begun(self) -> StreamCall:
         return await asyncio.shield(self._beginning)
 
-    async def _heard(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def _with_login(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return await function(*arguments)
         except CallFailed as failure:

@@ -87,11 +87,11 @@ def _check(rule: Rule) -> None:
         _compiled(rule.pattern)
     except re2.error as error:
         raise ConfigError(
-            f"{_SETTING}: {rule.pattern!r} is not a regular expression of RE2's: {_told(error)}"
+            f"{_SETTING}: {rule.pattern!r} is not a regular expression of RE2's: {_text_of(error)}"
         ) from None
 
 
-def _told(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     """Returns the text of RE2's error, which may be bytes."""
     return ", ".join(part.decode() if isinstance(part, bytes) else str(part) for part in error.args)
 

@@ -242,7 +242,7 @@ class _Planner:
                     gain > _GAIN_MIN
                     and score > best_score
                     and self._loads.worst_after(source, target, step.shares) <= worst
-                    and self._keeps_domains(step)
+                    and self._preserves_domains(step)
                 ):
                     best, best_score = step, score
         return best
@@ -273,7 +273,7 @@ class _Planner:
         copied = 0 if target in partition.replicas else partition.size_bytes
         return _Step(tp, source, target, (loads.leading if leads else loads.following)[tp], copied)
 
-    def _keeps_domains(self, step: _Step) -> bool:
+    def _preserves_domains(self, step: _Step) -> bool:
         before = self._replicas[step.tp]
         if step.target in before or self._racks.get(step.source) == self._racks.get(step.target):
             return True

@@ -23,7 +23,7 @@ _OPERATIONS: Final = {
 }
 
 
-class Whom(NamedTuple):
+class AclScope(NamedTuple):
     """The principal, host, pattern type and permission that all entries of one command share."""
 
     principal: str
@@ -59,7 +59,7 @@ class Roles(NamedTuple):
         """True if the command line has at least one of these options."""
         return any(self)
 
-    def check(self, whom: Whom) -> None:
+    def check(self, whom: AclScope) -> None:
         """Ends the command with a usage error if the options contradict each other or `whom`."""
         if not (self.producer or self.consumer):
             _fail("--topic, --group, --transactional-id, --idempotent: expected with --producer or --consumer")
@@ -74,7 +74,7 @@ class Roles(NamedTuple):
         if (self.transactional_ids or self.idempotent) and not self.producer:
             _fail("--transactional-id, --idempotent: expected with --producer")
 
-    def entries(self, whom: Whom) -> list[AclBinding]:
+    def entries(self, whom: AclScope) -> list[AclBinding]:
         """Returns the ACL entries that the options stand for, without duplicates."""
         found: dict[AclBinding, None] = {}
         if self.producer:
@@ -90,7 +90,7 @@ class Roles(NamedTuple):
         return list(found)
 
 
-def entries_of(whom: Whom, operation: str | None, resource: str | None, roles: Roles) -> list[AclBinding]:
+def entries_of(whom: AclScope, operation: str | None, resource: str | None, roles: Roles) -> list[AclBinding]:
     """Returns the entries that the arguments name. Ends the command if they name no entry, or if an operation comes
     together with --producer or --consumer."""
     if roles.is_any:
@@ -121,7 +121,7 @@ def resource_of(text: str) -> tuple[ResourceType, str]:
 
 
 def _each(
-    whom: Whom, operations: Iterable[AclOperation], resource_type: ResourceType, names: Iterable[str]
+    whom: AclScope, operations: Iterable[AclOperation], resource_type: ResourceType, names: Iterable[str]
 ) -> dict[AclBinding, None]:
     return {whom.entry(operation, resource_type, name): None for name in names for operation in operations}
 

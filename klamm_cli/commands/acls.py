@@ -10,7 +10,7 @@ import typer
 from klamm.acl_rules import binding_problem
 from klamm.acls import WILDCARD, AclBinding, AclBindingFilter, AclDecision, BuiltInRule
 from klamm.errors import ErrorCode, raise_first
-from klamm_cli.commands.acl_entries import Roles, Whom, entries_of, operation_of, resource_of
+from klamm_cli.commands.acl_entries import AclScope, Roles, entries_of, operation_of, resource_of
 from klamm_cli.console.change import DryRun, print_change, tense
 from klamm_cli.console.command import examples, new_app
 from klamm_cli.console.connect import connected
@@ -124,7 +124,7 @@ def add(
 ) -> None:
     """Add entries; skip entries that exist."""
     roles = Roles(producer, consumer, topics or (), groups or (), transactional_ids or (), idempotent)
-    entries = entries_of(Whom(principal, host, prefixed, deny), operation, resource, roles)
+    entries = entries_of(AclScope(principal, host, prefixed, deny), operation, resource, roles)
     with connected(bootstrap, timeout) as admin:
         known = set(admin.describe_acls()) if validate_only else set()
         if validate_only:
@@ -160,7 +160,7 @@ def remove(
 ) -> None:
     """Remove entries, with the options with which they were added."""
     roles = Roles(producer, consumer, topics or (), groups or (), transactional_ids or (), idempotent)
-    entries = entries_of(Whom(principal, host, prefixed, deny), operation, resource, roles)
+    entries = entries_of(AclScope(principal, host, prefixed, deny), operation, resource, roles)
     wanted = {AclBindingFilter(*entry): entry for entry in entries}
     with connected(bootstrap, timeout) as admin:
         if validate_only:

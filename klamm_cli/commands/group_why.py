@@ -77,11 +77,11 @@ def _facts(admin: Admin, bootstrap: str, group: str, timeout_ms: int, *, as_json
     except GroupIdNotFoundError:
         raise
     except KlammError as error:
-        _tell_no_answer(admin, group, error, as_json=as_json)
+        _show_no_answer(admin, group, error, as_json=as_json)
         raise typer.Exit(ExitStatus.FAILED) from error
 
 
-def _tell_no_answer(admin: Admin, group: str, error: KlammError, *, as_json: bool) -> None:
+def _show_no_answer(admin: Admin, group: str, error: KlammError, *, as_json: bool) -> None:
     """Tells that the servers that know the group do not answer, and which coordinators are dead."""
     coordinators = admin.describe_cluster(timeout_ms=ANSWER_MS).coordinators
     dead = [each for each in coordinators if each.fenced]

@@ -111,7 +111,7 @@ def check_data_dir(found: DataDirFacts) -> list[Finding]:
     """Returns the findings about a data directory. Pure."""
     findings = [
         *_check_access(found),
-        *_check_room(found),
+        *_check_free_bytes(found),
         *_check_file_system(found),
         *_check_identity(found),
     ]
@@ -130,7 +130,7 @@ def _check_access(found: DataDirFacts) -> Iterator[Finding]:
         )
 
 
-def _check_room(found: DataDirFacts) -> Iterator[Finding]:
+def _check_free_bytes(found: DataDirFacts) -> Iterator[Finding]:
     free_mib, used = found.usable_bytes // _MIB, used_percent(found.total_bytes, found.usable_bytes)
     advice = "shorten retention (retention.ms, retention.bytes) or add room: a full disk refuses records"
     if free_mib < _ROOM_MIN_MIB:

@@ -49,17 +49,17 @@ def dump_metadata_log(path: str) -> Iterator[DumpLine]:
             _copy_unchanged(Path(path), Path(copy))
             store = RaftStore(Path(copy))
         except KlammError as error:
-            yield line.damage(path, _told_of(path, copy, error))
+            yield line.damage(path, _reworded(path, copy, error))
             return
         with contextlib.closing(store):
             for dump in (_state_lines, _snapshot_lines, _entry_lines):
                 try:
                     yield from dump(store)
                 except KlammError as error:
-                    yield line.damage(path, _told_of(path, copy, error))
+                    yield line.damage(path, _reworded(path, copy, error))
 
 
-def _told_of(path: str, copy: str, error: KlammError) -> str:
+def _reworded(path: str, copy: str, error: KlammError) -> str:
     return str(error).replace(copy, path)
 
 

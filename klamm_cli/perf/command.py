@@ -171,7 +171,7 @@ def produce(
 
     cells = parse_cells(acks=acks, batch_sizes=batch_sizes, compression=compression, fsync=fsync)
     settings = {**client_settings(bootstrap, ProducerConfig), **_given(config, taken=True)}
-    asked = _Asked(like, size_bytes, partitions, replication_factor, topic_config)
+    asked = _CommonOptions(like, size_bytes, partitions, replication_factor, topic_config)
     with connected(bootstrap, timeout) as admin:
         world = _prepare(admin, bootstrap, asked, cells)
         measured = measure_cells(
@@ -222,7 +222,7 @@ def consume(
     cells = parse_cells(acks="all", batch_sizes=batch_sizes, compression=compression, fsync="no")
     filling = client_settings(bootstrap, ProducerConfig)
     settings = {**client_settings(bootstrap, ConsumerConfig), **_given(config, taken=False)}
-    asked = _Asked(like, size_bytes, partitions, replication_factor, topic_config)
+    asked = _CommonOptions(like, size_bytes, partitions, replication_factor, topic_config)
     with connected(bootstrap, timeout) as admin:
         world = _prepare(admin, bootstrap, asked, cells)
 
@@ -276,7 +276,7 @@ def end_to_end(
     cells = parse_cells(acks=acks, batch_sizes=batch_sizes, compression=compression, fsync=fsync)
     producing = {**client_settings(bootstrap, ProducerConfig), **_given(config, taken=True)}
     consuming = client_settings(bootstrap, ConsumerConfig)
-    asked = _Asked(like, size_bytes, partitions, replication_factor, topic_config)
+    asked = _CommonOptions(like, size_bytes, partitions, replication_factor, topic_config)
     with connected(bootstrap, timeout) as admin:
         world = _prepare(admin, bootstrap, asked, cells)
 
@@ -289,7 +289,7 @@ def end_to_end(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _CommonOptions:
     """The options that all commands have."""
 
     like: str | None
@@ -328,7 +328,7 @@ def _given(config: list[str] | None, *, taken: bool) -> dict[str, str]:
     return given
 
 
-def _prepare(admin: Admin, bootstrap: str, asked: _Asked, cells: Sequence[Cell]) -> _World:
+def _prepare(admin: Admin, bootstrap: str, asked: _CommonOptions, cells: Sequence[Cell]) -> _World:
     """Returns the sample and the shape of the topics. Ends the command if there is no sample."""
     brokers = sum(not each.fenced for each in admin.describe_cluster().brokers)
     shape = TopicShape(
@@ -350,7 +350,7 @@ def _warn_of_small_sample(sample: Sample, cells: Sequence[Cell]) -> None:
         )
 
 
-def _sample(admin: Admin, bootstrap: str, asked: _Asked) -> Sample:
+def _sample(admin: Admin, bootstrap: str, asked: _CommonOptions) -> Sample:
     if asked.like is None:
         return made_sample(100 if asked.size_bytes is None else asked.size_bytes, random.Random(_SEED))
     if asked.size_bytes is not None:

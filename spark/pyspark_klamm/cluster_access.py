@@ -30,7 +30,7 @@ from klamm.setting import boolean, integer, one_of, text
 from klamm.threads.loop_thread import LoopThread
 from klamm.wire.framed import decode_framed
 from klamm.wire.v1 import broker_pb2
-from pyspark_klamm.kept_clients import KeptClients
+from pyspark_klamm.client_cache import ClientCache
 from pyspark_klamm.offsets import OffsetRange, Offsets
 from pyspark_klamm.outage import Outage
 
@@ -350,5 +350,5 @@ def _add_partition(request: broker_pb2.FetchRequest, tp: TopicPartition, offset:
     )
 
 
-accesses: Final = KeptClients(ClusterAccess, AccessConfig, time.monotonic)
+accesses: Final = ClientCache(ClusterAccess, AccessConfig, time.monotonic)
 """The cluster accesses of this process, by settings. Their connections are kept between micro-batches."""

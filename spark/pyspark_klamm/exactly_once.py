@@ -36,8 +36,8 @@ from pyspark_klamm.batch_parts import (
     micro_batch,
     parts_to_commit,
 )
+from pyspark_klamm.client_cache import ClientCache
 from pyspark_klamm.client_file import CLIENT_FILE, with_file
-from pyspark_klamm.kept_clients import KeptClients
 from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.row_sender import TaskSender
 from pyspark_klamm.sink import producers
@@ -187,7 +187,7 @@ def _explained(ledger: LedgerId) -> Iterator[None]:
         ) from error
 
 
-_admins: Final = KeptClients(Admin, ClientConfig, time.monotonic)
+_admins: Final = ClientCache(Admin, ClientConfig, time.monotonic)
 
 
 def _admin(settings: Mapping[str, str]) -> Admin:

@@ -107,7 +107,7 @@ class OffsetReader:
 
     def _subscribed(self) -> ClusterView:
         subscription = self._options.subscription
-        view = self.access.describe(subscription.asked_topics, subscription.topics)
+        view = self.access.describe(subscription.requested_topics, subscription.topics)
         for topic in subscription.topics:
             if topic not in view.topics:
                 raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")
@@ -135,7 +135,7 @@ class OffsetReader:
     def _latest(self, known_topics: Collection[str]) -> SourceOffset:
         subscription = self._options.subscription
         view = self.access.describe(
-            subscription.asked_topics, [topic for topic in known_topics if subscription.covers_topic(topic)]
+            subscription.requested_topics, [topic for topic in known_topics if subscription.covers_topic(topic)]
         )
         tps = subscription.choose(view)
         return self._position(view, self._list(tps, LATEST))

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from klamm.producer.config import ProducerConfig
-from pyspark_klamm.kept_clients import KeptClients
+from pyspark_klamm.client_cache import ClientCache
 from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.row_sender import TaskSender
 from pyspark_klamm.sink_options import SinkOptions
@@ -76,5 +76,5 @@ def _producer(settings: Mapping[str, Any]) -> Producer:
     return Producer(settings)
 
 
-producers: Final = KeptClients(_producer, ProducerConfig, time.monotonic)
+producers: Final = ClientCache(_producer, ProducerConfig, time.monotonic)
 """The idle producers of this process, by settings."""

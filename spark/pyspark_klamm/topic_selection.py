@@ -31,7 +31,7 @@ class TopicSelection:
     partitions: frozenset[TopicPartition] | None = None
 
     @property
-    def asked_topics(self) -> tuple[str, ...] | None:
+    def requested_topics(self) -> tuple[str, ...] | None:
         """The topics whose metadata the query needs, or None for all topics."""
         return None if self.pattern is not None else self.topics
 

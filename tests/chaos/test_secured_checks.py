@@ -17,36 +17,36 @@ WRITTEN_S = 100.0
 
 
 def served(*written_s: float) -> ServedCertificates:
-    """Returns the record of a door whose certificates 0, 1, ... have the serial numbers 10, 11, ... and were written at
-    these times."""
+    """Returns the record of a listener whose certificates 0, 1, ... have the serial numbers 10, 11, ... and were
+    written at these times."""
     rotations = [Rotation({"broker-1": 10 + number}, at_s) for number, at_s in enumerate(written_s)]
-    return ServedCertificates("the door", "broker-1", rotations)
+    return ServedCertificates("the listener", "broker-1", rotations)
 
 
 def test_a_listener_may_show_the_old_certificate_only_until_its_patience_ends() -> None:
-    door = served(0.0, WRITTEN_S)
-    door.shown(10, WRITTEN_S - 1)
-    door.shown(10, WRITTEN_S + PATIENCE_S)
+    endpoint = served(0.0, WRITTEN_S)
+    endpoint.shown(10, WRITTEN_S - 1)
+    endpoint.shown(10, WRITTEN_S + PATIENCE_S)
     with pytest.raises(AssertionError, match=r"shows certificate 0 .* after it could read certificate 1"):
-        door.shown(10, WRITTEN_S + PATIENCE_S + 0.1)
+        endpoint.shown(10, WRITTEN_S + PATIENCE_S + 0.1)
 
 
 def test_a_listener_that_was_down_gets_the_full_time_for_a_new_certificate_again() -> None:
-    door = served(0.0, WRITTEN_S)
-    door.shown(10, WRITTEN_S - 1)
-    door.silent()
+    endpoint = served(0.0, WRITTEN_S)
+    endpoint.shown(10, WRITTEN_S - 1)
+    endpoint.silent()
     back_s = WRITTEN_S + 10 * PATIENCE_S
-    door.shown(10, back_s)
-    door.shown(11, back_s + 2)
-    assert door.taken_up_s[1] == 2
+    endpoint.shown(10, back_s)
+    endpoint.shown(11, back_s + 2)
+    assert endpoint.taken_up_s[1] == 2
     with pytest.raises(AssertionError, match="shows certificate 0"):
-        door.shown(10, back_s + PATIENCE_S + 1)
+        endpoint.shown(10, back_s + PATIENCE_S + 1)
 
 
 def test_a_certificate_that_is_still_being_written_may_already_be_shown() -> None:
-    door = served(0.0, float("inf"))
-    door.shown(11, WRITTEN_S)
-    assert door.taken_up_s == {1: 0.0}
+    endpoint = served(0.0, float("inf"))
+    endpoint.shown(11, WRITTEN_S)
+    assert endpoint.taken_up_s == {1: 0.0}
 
 
 def test_a_foreign_certificate_is_found() -> None:

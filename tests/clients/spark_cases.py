@@ -1,7 +1,7 @@
 """The cases that Spark's Kafka connector and Klamm's data source must both answer, option by option.
 
-Each case is one function of a door. `result` is the result of both. If there is `klamm`, `result` is that of Spark's
-connector. In this case, `why` explains why Klamm's result is better, or which feature is missing.
+Each case is one function of a connector. `result` is the result of both. If there is `klamm`, `result` is that of
+Spark's connector. In this case, `why` explains why Klamm's result is better, or which feature is missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.clients.spark_doors import FAILS, QUERY_TIMEOUT_S, Door, outcome, outcomes
+from tests.clients.spark_connectors import FAILS, QUERY_TIMEOUT_S, Connector, outcome, outcomes
 
 _SAME: Final = object()
 
@@ -22,7 +22,7 @@ class Case:
 
     option: str
     query: str
-    ask: Callable[[Door], Any]
+    ask: Callable[[Connector], Any]
     result: Any
     klamm: Any
     why: str
@@ -45,7 +45,7 @@ CASES: Final[list[Case]] = []
 def case(option: str, query: str, result: Any, *, klamm: Any = _SAME, why: str = "") -> Callable[..., Any]:
     """Makes a case of a function."""
 
-    def decorate(ask: Callable[[Door], Any]) -> Callable[[Door], Any]:
+    def decorate(ask: Callable[[Connector], Any]) -> Callable[[Connector], Any]:
         CASES.append(Case(option, query, ask, result, klamm, why))
         return ask
 
@@ -57,8 +57,8 @@ def by_partition(topic: str, *values: int) -> str:
 
 
 @case("columns", "names and types, with headers", True)
-def schema(door: Door) -> Any:
-    frame = door.frame(subscribe=door.topic(), includeHeaders="true")
+def schema(connector: Connector) -> Any:
+    frame = connector.frame(subscribe=connector.topic(), includeHeaders="true")
     return [(each.name, each.dataType.simpleString()) for each in frame.schema] == [
         ("key", "binary"),
         ("value", "binary"),
@@ -76,11 +76,11 @@ def schema(door: Door) -> Any:
     "a record with key, headers and time; one with null value",
     [["k", "v", 0, 0, 1.5, 0, "h=x"], [None, None, 0, 1, 2.5, 0, None]],
 )
-def columns(door: Door) -> Any:
-    topic = door.topic(**{"retention.ms": "-1"})
-    door.produce(topic, "v", key="k", headers=[("h", b"x")], timestamp=1500)
-    door.produce(topic, None, timestamp=2500)
-    found = door.frame(subscribe=topic, includeHeaders="true").selectExpr(
+def columns(connector: Connector) -> Any:
+    topic = connector.topic(**{"retention.ms": "-1"})
+    connector.produce(topic, "v", key="k", headers=[("h", b"x")], timestamp=1500)
+    connector.produce(topic, None, timestamp=2500)
+    found = connector.frame(subscribe=topic, includeHeaders="true").selectExpr(
         "cast(key as string) key",
         "cast(value as string) value",
         "partition",
@@ -93,10 +93,10 @@ def columns(door: Door) -> Any:
 
 
 @case("columns", "a time in nanoseconds, which Spark's timestamps cannot hold", FAILS)
-def too_late(door: Door) -> Any:
-    topic = door.topic(**{"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)})
-    door.produce(topic, "v", timestamp=1_700_000_000_000_000_000)
-    return outcome(lambda: door.frame(subscribe=topic).selectExpr("cast(timestamp as double) time").collect())
+def too_late(connector: Connector) -> Any:
+    topic = connector.topic(**{"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)})
+    connector.produce(topic, "v", timestamp=1_700_000_000_000_000_000)
+    return outcome(lambda: connector.frame(subscribe=topic).selectExpr("cast(timestamp as double) time").collect())
 
 
 @case(
@@ -106,31 +106,31 @@ def too_late(door: Door) -> Any:
     klamm=["offset", "value"],
     why="Spark cannot prune columns of a Python source, so a schema does: fewer bytes, twice as fast",
 )
-def projection(door: Door) -> Any:
-    reader = door.spark.read.format(door.format).schema("offset LONG, value BINARY")
-    return outcome(lambda: reader.options(**door.options, subscribe=door.topic()).load().columns)
+def projection(connector: Connector) -> Any:
+    reader = connector.spark.read.format(connector.format).schema("offset LONG, value BINARY")
+    return outcome(lambda: reader.options(**connector.options, subscribe=connector.topic()).load().columns)
 
 
 @case("subscribe", "two topics", ["a", "b"])
-def subscribe(door: Door) -> Any:
-    return door.read(subscribe=f"{door.filled('a')}, {door.filled('b')}")
+def subscribe(connector: Connector) -> Any:
+    return connector.read(subscribe=f"{connector.filled('a')}, {connector.filled('b')}")
 
 
 @case("subscribe", "a topic that is not there", FAILS)
-def subscribe_missing(door: Door) -> Any:
-    return outcome(lambda: door.read(subscribe=f"{door.prefix}-nobody"))
+def subscribe_missing(connector: Connector) -> Any:
+    return outcome(lambda: connector.read(subscribe=f"{connector.prefix}-nobody"))
 
 
 @case("subscribe", "a topic without records", [])
-def subscribe_empty(door: Door) -> Any:
-    return door.read(subscribe=door.topic())
+def subscribe_empty(connector: Connector) -> Any:
+    return connector.read(subscribe=connector.topic())
 
 
 @case("subscribePattern", "part of the name", ["a", "b"])
-def pattern(door: Door) -> Any:
+def pattern(connector: Connector) -> Any:
     for value in "ab":
-        door.produce(door.topic(suffix="-pattern"), value)
-    return door.read(subscribePattern=f"{door.prefix}.*-patt")
+        connector.produce(connector.topic(suffix="-pattern"), value)
+    return connector.read(subscribePattern=f"{connector.prefix}.*-patt")
 
 
 @case(
@@ -140,128 +140,130 @@ def pattern(door: Door) -> Any:
     klamm=FAILS,
     why="patterns are Python's; what Java alone has is refused by name",
 )
-def pattern_of_java(door: Door) -> Any:
-    topic = door.filled("a")
-    return outcome(lambda: door.read(subscribePattern=f"^{topic}$|\\p{{Digit}}nobody"))
+def pattern_of_java(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    return outcome(lambda: connector.read(subscribePattern=f"^{topic}$|\\p{{Digit}}nobody"))
 
 
 @case("assign", "one of two partitions", ["b"])
-def assign(door: Door) -> Any:
-    topic = door.filled("a")
-    door.produce(topic, "b", partition=1)
-    return door.read(assign=json.dumps({topic: [1]}))
+def assign(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    connector.produce(topic, "b", partition=1)
+    return connector.read(assign=json.dumps({topic: [1]}))
 
 
 @case("assign", "a partition that is not there", ["a"], klamm=FAILS, why="Spark's leaves it out in silence")
-def assign_missing(door: Door) -> Any:
-    topic = door.filled("a")
-    return outcome(lambda: door.read(assign=json.dumps({topic: [0, 7]})))
+def assign_missing(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    return outcome(lambda: connector.read(assign=json.dumps({topic: [0, 7]})))
 
 
 @case("assign, subscribe", "both, or none", [FAILS, FAILS])
-def strategies(door: Door) -> Any:
-    topic = door.topic()
+def strategies(connector: Connector) -> Any:
+    topic = connector.topic()
     both = {"subscribe": topic, "assign": json.dumps({topic: [0]})}
-    return outcomes([lambda: door.read(**both), lambda: door.read()])
+    return outcomes([lambda: connector.read(**both), lambda: connector.read()])
 
 
 @case("startingOffsets, endingOffsets", "by partition, -2 and -1 among them", ["b", "c", "x"])
-def offsets(door: Door) -> Any:
-    topic = door.filled("a", "b", "c", "d")
-    door.produce(topic, "x", partition=1)
-    return door.read(
+def offsets(connector: Connector) -> Any:
+    topic = connector.filled("a", "b", "c", "d")
+    connector.produce(topic, "x", partition=1)
+    return connector.read(
         subscribe=topic, startingOffsets=by_partition(topic, 1, -2), endingOffsets=by_partition(topic, 3, -1)
     )
 
 
 @case("startingOffsets", "not all partitions named", FAILS)
-def offsets_incomplete(door: Door) -> Any:
-    topic = door.filled("a")
-    return outcome(lambda: door.read(subscribe=topic, startingOffsets=by_partition(topic, 0)))
+def offsets_incomplete(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    return outcome(lambda: connector.read(subscribe=topic, startingOffsets=by_partition(topic, 0)))
 
 
 @case("startingOffsets, endingOffsets", "latest at a batch's start, earliest at its end", [FAILS, FAILS])
-def empty_ranges(door: Door) -> Any:
-    topic = door.filled("a")
+def empty_ranges(connector: Connector) -> Any:
+    topic = connector.filled("a")
     return outcomes(
         [
-            lambda: door.read(subscribe=topic, startingOffsets="latest"),
-            lambda: door.read(subscribe=topic, endingOffsets="earliest"),
+            lambda: connector.read(subscribe=topic, startingOffsets="latest"),
+            lambda: connector.read(subscribe=topic, endingOffsets="earliest"),
         ]
     )
 
 
 @case("startingOffsets, endingOffsets", "a start behind the end", FAILS)
-def crossed(door: Door) -> Any:
-    topic = door.filled("a", "b", "c")
+def crossed(connector: Connector) -> Any:
+    topic = connector.filled("a", "b", "c")
     crossing = {"startingOffsets": by_partition(topic, 2, 0), "endingOffsets": by_partition(topic, 1, 0)}
-    return outcome(lambda: door.read(subscribe=topic, **crossing))
+    return outcome(lambda: connector.read(subscribe=topic, **crossing))
 
 
 @case("endingOffsets", "in a stream", FAILS)
-def stream_end(door: Door) -> Any:
-    return outcome(door.stream(subscribe=door.topic(), endingOffsets="latest").run)
+def stream_end(connector: Connector) -> Any:
+    return outcome(connector.stream(subscribe=connector.topic(), endingOffsets="latest").run)
 
 
-def timed(door: Door) -> str:
+def timed(connector: Connector) -> str:
     """Writes a1, a2, a3 to partition 0 at 1, 2, 3 s, and b1 to partition 1 at 1 s. Retention would delete records of
     1970."""
-    topic = door.topic(**{"retention.ms": "-1"})
+    topic = connector.topic(**{"retention.ms": "-1"})
     for second in (1, 2, 3):
-        door.produce(topic, f"a{second}", timestamp=1000 * second)
-    door.produce(topic, "b1", partition=1, timestamp=1000)
+        connector.produce(topic, f"a{second}", timestamp=1000 * second)
+    connector.produce(topic, "b1", partition=1, timestamp=1000)
     return topic
 
 
 @case("startingTimestamp, endingTimestamp", "from 1 s to 3 s", ["a1", "a2", "b1"])
-def times(door: Door) -> Any:
-    return door.read(subscribe=timed(door), startingTimestamp="1000", endingTimestamp="3000")
+def times(connector: Connector) -> Any:
+    return connector.read(subscribe=timed(connector), startingTimestamp="1000", endingTimestamp="3000")
 
 
 @case("startingOffsetsByTimestamp, endingOffsetsByTimestamp", "by partition", [["a2", "a3", "b1"], ["a1"]])
-def times_by_partition(door: Door) -> Any:
-    topic = timed(door)
+def times_by_partition(connector: Connector) -> Any:
+    topic = timed(connector)
     at = by_partition(topic, 2000, 1000)
     return [
-        door.read(subscribe=topic, startingOffsetsByTimestamp=at),
-        door.read(subscribe=topic, endingOffsetsByTimestamp=at),
+        connector.read(subscribe=topic, startingOffsetsByTimestamp=at),
+        connector.read(subscribe=topic, endingOffsetsByTimestamp=at),
     ]
 
 
 @case("startingOffsetsByTimestampStrategy", "no record that late: error, latest", [FAILS, ["a3"]])
-def strategy(door: Door) -> Any:
-    late = {"subscribe": timed(door), "startingTimestamp": "3000"}
-    return outcomes([lambda: door.read(**late), lambda: door.read(**late, startingOffsetsByTimestampStrategy="latest")])
+def strategy(connector: Connector) -> Any:
+    late = {"subscribe": timed(connector), "startingTimestamp": "3000"}
+    return outcomes(
+        [lambda: connector.read(**late), lambda: connector.read(**late, startingOffsetsByTimestampStrategy="latest")]
+    )
 
 
 @case("precedence", "time for all before times by partition before offsets", [["a1", "a2", "a3", "b1"], ["a3", "b1"]])
-def precedence(door: Door) -> Any:
-    topic = timed(door)
+def precedence(connector: Connector) -> Any:
+    topic = timed(connector)
     both = {"startingOffsetsByTimestamp": by_partition(topic, 3000, 1000), "startingOffsets": "earliest"}
-    return [door.read(subscribe=topic, startingTimestamp="1000", **both), door.read(subscribe=topic, **both)]
+    return [connector.read(subscribe=topic, startingTimestamp="1000", **both), connector.read(subscribe=topic, **both)]
 
 
 @case("failOnDataLoss", "batch: offsets that were deleted; true, false", [FAILS, ["d"]])
-def deleted_in_batch(door: Door) -> Any:
-    topic = door.filled("a", "b", "c", "d")
-    door.delete_records(topic, 3)
+def deleted_in_batch(connector: Connector) -> Any:
+    topic = connector.filled("a", "b", "c", "d")
+    connector.delete_records(topic, 3)
     asked = {"subscribe": topic, "startingOffsets": by_partition(topic, 1, 0)}
-    return outcomes([lambda: door.read(**asked), lambda: door.read(**asked, failOnDataLoss="false")])
+    return outcomes([lambda: connector.read(**asked), lambda: connector.read(**asked, failOnDataLoss="false")])
 
 
 @case("failOnDataLoss", "batch: an end that is not there yet; true, false", [FAILS, ["a"]])
-def beyond_in_batch(door: Door) -> Any:
-    topic = door.filled("a")
+def beyond_in_batch(connector: Connector) -> Any:
+    topic = connector.filled("a")
     asked = {"subscribe": topic, "endingOffsets": by_partition(topic, 5, 0), "kafkaConsumer.pollTimeoutMs": "3000"}
-    return outcomes([lambda: door.read(**asked), lambda: door.read(**asked, failOnDataLoss="false")])
+    return outcomes([lambda: connector.read(**asked), lambda: connector.read(**asked, failOnDataLoss="false")])
 
 
-def after_loss(door: Door, lose: Callable[[str], None], **options: str) -> list[Any]:
+def after_loss(connector: Connector, lose: Callable[[str], None], **options: str) -> list[Any]:
     """Returns what a stream that has read a, b and c reads after the loss, with failOnDataLoss true and false."""
     found = []
     for fail in ("true", "false"):
-        topic = door.filled("a", "b", "c")
-        stream = door.stream(subscribe=topic, failOnDataLoss=fail, **options)
+        topic = connector.filled("a", "b", "c")
+        stream = connector.stream(subscribe=topic, failOnDataLoss=fail, **options)
         stream.run()
         lose(topic)
         found.append(outcome(stream.run))
@@ -269,12 +271,12 @@ def after_loss(door: Door, lose: Callable[[str], None], **options: str) -> list[
 
 
 @case("failOnDataLoss", "stream: retention passed it by; true, false", [FAILS, ["f"]])
-def retention(door: Door) -> Any:
+def retention(connector: Connector) -> Any:
     def lose(topic: str) -> None:
-        door.produce(topic, "d", "e", "f")
-        door.delete_records(topic, 5)
+        connector.produce(topic, "d", "e", "f")
+        connector.delete_records(topic, 5)
 
-    return after_loss(door, lose)
+    return after_loss(connector, lose)
 
 
 @case(
@@ -284,13 +286,13 @@ def retention(door: Door) -> Any:
     klamm=[FAILS, ["x"]],
     why="by its id it is another topic, and all of it is new",
 )
-def recreated_shorter(door: Door) -> Any:
+def recreated_shorter(connector: Connector) -> Any:
     def lose(topic: str) -> None:
-        door.delete(topic)
-        door.create(topic)
-        door.produce(topic, "x")
+        connector.delete(topic)
+        connector.create(topic)
+        connector.produce(topic, "x")
 
-    return after_loss(door, lose)
+    return after_loss(connector, lose)
 
 
 @case(
@@ -300,13 +302,13 @@ def recreated_shorter(door: Door) -> Any:
     klamm=[FAILS, ["1", "2", "3", "4"]],
     why="Spark's compares offsets only and leaves out records without a word",
 )
-def recreated_longer(door: Door) -> Any:
+def recreated_longer(connector: Connector) -> Any:
     def lose(topic: str) -> None:
-        door.delete(topic)
-        door.create(topic)
-        door.produce(topic, "1", "2", "3", "4")
+        connector.delete(topic)
+        connector.create(topic)
+        connector.produce(topic, "1", "2", "3", "4")
 
-    return after_loss(door, lose)
+    return after_loss(connector, lose)
 
 
 @case(
@@ -316,14 +318,14 @@ def recreated_longer(door: Door) -> Any:
     klamm=[FAILS, ["x"]],
     why="a stream that may lose records goes on with its other topics",
 )
-def one_deleted(door: Door) -> Any:
+def one_deleted(connector: Connector) -> Any:
     found = []
     for fail in ("true", "false"):
-        gone, kept = door.filled("a"), door.filled("b")
-        stream = door.stream(subscribe=f"{gone},{kept}", failOnDataLoss=fail)
+        gone, kept = connector.filled("a"), connector.filled("b")
+        stream = connector.stream(subscribe=f"{gone},{kept}", failOnDataLoss=fail)
         stream.run()
-        door.delete(gone)
-        door.produce(kept, "x")
+        connector.delete(gone)
+        connector.produce(kept, "x")
         found.append(outcome(stream.run))
     return found
 
@@ -335,59 +337,59 @@ def one_deleted(door: Door) -> Any:
     klamm=[["x"], ["x"]],
     why="a topic that is no longer asked for is not lost, and a warning names the offsets where it was left",
 )
-def one_taken_out(door: Door) -> Any:
+def one_taken_out(connector: Connector) -> Any:
     found = []
     for fail in ("true", "false"):
-        left, kept = door.filled("a"), door.filled("b")
-        stream = door.stream(subscribe=f"{left},{kept}", failOnDataLoss=fail)
+        left, kept = connector.filled("a"), connector.filled("b")
+        stream = connector.stream(subscribe=f"{left},{kept}", failOnDataLoss=fail)
         stream.run()
-        door.produce(kept, "x")
+        connector.produce(kept, "x")
         found.append(outcome(lambda stream=stream, kept=kept: stream.run(subscribe=kept)))
     return found
 
 
 @case("startingOffsets", "stream: later runs go on from the checkpoint", [["a"], ["b"]])
-def checkpoint(door: Door) -> Any:
-    topic = door.filled("a")
-    stream = door.stream(subscribe=topic)
+def checkpoint(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    stream = connector.stream(subscribe=topic)
     first = stream.run()
-    door.produce(topic, "b")
+    connector.produce(topic, "b")
     return [first, stream.run(startingOffsets="latest")]
 
 
 @case("startingOffsets", "stream: latest is the default, and is not forgotten before the first record", [[], ["b"]])
-def latest_is_kept(door: Door) -> Any:
-    topic = door.filled("a")
-    stream = door.stream(subscribe=topic, startingOffsets="latest")
+def latest_is_kept(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    stream = connector.stream(subscribe=topic, startingOffsets="latest")
     first = stream.run()
-    door.produce(topic, "b")
+    connector.produce(topic, "b")
     return [first, stream.run()]
 
 
 @case("new partitions", "stream: read from the start", ["b"])
-def new_partitions(door: Door) -> Any:
-    topic = door.filled("a")
-    stream = door.stream(subscribe=topic)
+def new_partitions(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    stream = connector.stream(subscribe=topic)
     stream.run()
-    door.grow(topic, 3)
-    door.produce(topic, "b", partition=2)
+    connector.grow(topic, 3)
+    connector.produce(topic, "b", partition=2)
     return stream.run()
 
 
 @case("subscribePattern", "stream: new topics read from the start", ["b"])
-def new_topics(door: Door) -> Any:
-    door.produce(door.topic(suffix="-grows"), "a")
-    stream = door.stream(subscribePattern=f"{door.prefix}.*-grows")
+def new_topics(connector: Connector) -> Any:
+    connector.produce(connector.topic(suffix="-grows"), "a")
+    stream = connector.stream(subscribePattern=f"{connector.prefix}.*-grows")
     stream.run()
-    door.produce(door.topic(suffix="-grows"), "b")
+    connector.produce(connector.topic(suffix="-grows"), "b")
     return stream.run()
 
 
 @case("maxOffsetsPerTrigger", "batches of a stream over partitions of 8 and 2 records, 5 at a time", [5, 5])
-def max_offsets(door: Door) -> Any:
-    topic = door.filled(*map(str, range(8)))
-    door.produce(topic, "x", "y", partition=1)
-    stream = door.stream(subscribe=topic, maxOffsetsPerTrigger="5")
+def max_offsets(connector: Connector) -> Any:
+    topic = connector.filled(*map(str, range(8)))
+    connector.produce(topic, "x", "y", partition=1)
+    stream = connector.stream(subscribe=topic, maxOffsetsPerTrigger="5")
     stream.run()
     return stream.sizes
 
@@ -399,27 +401,27 @@ def max_offsets(door: Door) -> Any:
     klamm=[10, 10, 10],
     why="Spark's rounds each partition's share down",
 )
-def max_offsets_uneven(door: Door) -> Any:
-    topic = door.topic(3)
+def max_offsets_uneven(connector: Connector) -> Any:
+    topic = connector.topic(3)
     for partition in range(3):
-        door.produce(topic, *map(str, range(10)), partition=partition)
-    stream = door.stream(subscribe=topic, maxOffsetsPerTrigger="10")
+        connector.produce(topic, *map(str, range(10)), partition=partition)
+    stream = connector.stream(subscribe=topic, maxOffsetsPerTrigger="10")
     stream.run()
     return stream.sizes
 
 
 @case("maxOffsetsPerTrigger", "over two partitions of one record, 1 at a time", [2])
-def max_offsets_below_partitions(door: Door) -> Any:
-    topic = door.filled("a")
-    door.produce(topic, "b", partition=1)
-    stream = door.stream(subscribe=topic, maxOffsetsPerTrigger="1")
+def max_offsets_below_partitions(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    connector.produce(topic, "b", partition=1)
+    stream = connector.stream(subscribe=topic, maxOffsetsPerTrigger="1")
     stream.run()
     return stream.sizes
 
 
 @case("maxOffsetsPerTrigger", "with Trigger.Once: ignored", [10])
-def once(door: Door) -> Any:
-    stream = door.stream(subscribe=door.filled(*map(str, range(10))), maxOffsetsPerTrigger="4")
+def once(connector: Connector) -> Any:
+    stream = connector.stream(subscribe=connector.filled(*map(str, range(10))), maxOffsetsPerTrigger="4")
     stream.run("once")
     return stream.sizes
 
@@ -431,28 +433,28 @@ def once(door: Door) -> Any:
     klamm=[4, 4, 2],
     why="what is available now is read to its end",
 )
-def min_offsets(door: Door) -> Any:
-    stream = door.stream(
-        subscribe=door.filled(*map(str, range(10))), maxOffsetsPerTrigger="4", minOffsetsPerTrigger="4"
+def min_offsets(connector: Connector) -> Any:
+    stream = connector.stream(
+        subscribe=connector.filled(*map(str, range(10))), maxOffsetsPerTrigger="4", minOffsetsPerTrigger="4"
     )
     stream.run()
     return stream.sizes
 
 
 @case("minOffsetsPerTrigger", "more than maxOffsetsPerTrigger", FAILS)
-def min_above_max(door: Door) -> Any:
-    stream = door.stream(subscribe=door.topic(), maxOffsetsPerTrigger="4", minOffsetsPerTrigger="5")
+def min_above_max(connector: Connector) -> Any:
+    stream = connector.stream(subscribe=connector.topic(), maxOffsetsPerTrigger="4", minOffsetsPerTrigger="5")
     return outcome(stream.run)
 
 
 @case("maxOffsetsPerTrigger, minOffsetsPerTrigger", "in a batch: ignored", ["a", "b"])
-def limits_in_batch(door: Door) -> Any:
-    return door.read(subscribe=door.filled("a", "b"), maxOffsetsPerTrigger="1", minOffsetsPerTrigger="1")
+def limits_in_batch(connector: Connector) -> Any:
+    return connector.read(subscribe=connector.filled("a", "b"), maxOffsetsPerTrigger="1", minOffsetsPerTrigger="1")
 
 
 @case("minPartitions", "6 tasks from two partitions of 600 records", 6)
-def min_partitions(door: Door) -> Any:
-    return door.frame(subscribe=two_of_600(door), minPartitions="6").rdd.getNumPartitions()
+def min_partitions(connector: Connector) -> Any:
+    return connector.frame(subscribe=two_of_600(connector), minPartitions="6").rdd.getNumPartitions()
 
 
 @case(
@@ -462,8 +464,8 @@ def min_partitions(door: Door) -> Any:
     klamm=6,
     why="Spark's heeds it in streams only",
 )
-def max_records(door: Door) -> Any:
-    return door.frame(subscribe=two_of_600(door), maxRecordsPerPartition="200").rdd.getNumPartitions()
+def max_records(connector: Connector) -> Any:
+    return connector.frame(subscribe=two_of_600(connector), maxRecordsPerPartition="200").rdd.getNumPartitions()
 
 
 @case(
@@ -473,14 +475,14 @@ def max_records(door: Door) -> Any:
     klamm=1,
     why="a Python task costs 20 ms: few records share one, up to `maxTasks`",
 )
-def tasks(door: Door) -> Any:
-    return door.frame(subscribe=two_of_600(door)).rdd.getNumPartitions()
+def tasks(connector: Connector) -> Any:
+    return connector.frame(subscribe=two_of_600(connector)).rdd.getNumPartitions()
 
 
-def two_of_600(door: Door) -> str:
-    topic = door.topic()
+def two_of_600(connector: Connector) -> str:
+    topic = connector.topic()
     for partition in range(2):
-        door.produce(topic, *map(str, range(600)), partition=partition)
+        connector.produce(topic, *map(str, range(600)), partition=partition)
     return topic
 
 
@@ -489,11 +491,11 @@ def two_of_600(door: Door) -> str:
     "committed, aborted and open transactions; read_committed, read_uncommitted",
     [["a"], ["a", "b", "c"]],
 )
-def isolation(door: Door) -> Any:
-    topic = transactions(door)
+def isolation(connector: Connector) -> Any:
+    topic = transactions(connector)
     return [
-        door.read(subscribe=topic, **{"kafka.isolation.level": "read_committed"}),
-        door.read(subscribe=topic, **{"kafka.isolation.level": "read_uncommitted"}),
+        connector.read(subscribe=topic, **{"kafka.isolation.level": "read_committed"}),
+        connector.read(subscribe=topic, **{"kafka.isolation.level": "read_uncommitted"}),
     ]
 
 
@@ -504,55 +506,55 @@ def isolation(door: Door) -> Any:
     klamm=["a"],
     why="read_committed, so that nothing is computed from what may be aborted yet",
 )
-def default_isolation(door: Door) -> Any:
-    return door.read(subscribe=transactions(door))
+def default_isolation(connector: Connector) -> Any:
+    return connector.read(subscribe=transactions(connector))
 
 
 @case("kafka.isolation.level", "stream, read_committed: ends at the open transaction", ["a"])
-def isolation_of_stream(door: Door) -> Any:
-    return door.stream(subscribe=transactions(door), **{"kafka.isolation.level": "read_committed"}).run()
+def isolation_of_stream(connector: Connector) -> Any:
+    return connector.stream(subscribe=transactions(connector), **{"kafka.isolation.level": "read_committed"}).run()
 
 
-def transactions(door: Door) -> str:
+def transactions(connector: Connector) -> str:
     """a committed, b aborted, c open."""
-    topic = door.topic(1)
-    door.transactional(topic, ("a", "commit"), ("b", "abort"), ("c", "leave"))
+    topic = connector.topic(1)
+    connector.transactional(topic, ("a", "commit"), ("b", "abort"), ("c", "leave"))
     return topic
 
 
 @case("kafka.group.id, groupIdPrefix", "both", ["a"])
-def groups(door: Door) -> Any:
-    named = {"kafka.group.id": f"{door.prefix}-g", "groupIdPrefix": "p"}
-    return door.read(subscribe=door.filled("a"), **named)
+def groups(connector: Connector) -> Any:
+    named = {"kafka.group.id": f"{connector.prefix}-g", "groupIdPrefix": "p"}
+    return connector.read(subscribe=connector.filled("a"), **named)
 
 
 @case("kafkaConsumer.pollTimeoutMs, fetchOffset.numRetries, fetchOffset.retryIntervalMs", "set", ["a"])
-def patience(door: Door) -> Any:
+def patience(connector: Connector) -> Any:
     options = {
         "kafkaConsumer.pollTimeoutMs": "20000",
         "fetchOffset.numRetries": "5",
         "fetchOffset.retryIntervalMs": "20",
     }
-    return door.read(subscribe=door.filled("a"), **options)
+    return connector.read(subscribe=connector.filled("a"), **options)
 
 
 @case("kafka.auto.offset.reset, kafka.enable.auto.commit, kafka.interceptor.classes", "set", [FAILS] * 3)
-def forbidden(door: Door) -> Any:
-    topic = door.topic()
+def forbidden(connector: Connector) -> Any:
+    topic = connector.topic()
     given = {"kafka.auto.offset.reset": "latest", "kafka.enable.auto.commit": "true", "kafka.interceptor.classes": "x"}
-    return outcomes([lambda pair=pair: door.read(subscribe=topic, **dict([pair])) for pair in given.items()])
+    return outcomes([lambda pair=pair: connector.read(subscribe=topic, **dict([pair])) for pair in given.items()])
 
 
 @case("a misspelt option", "`startingOfsets`", ["a"], klamm=FAILS, why="and the nearest name is offered")
-def unknown(door: Door) -> Any:
-    topic = door.filled("a")
-    return outcome(lambda: door.read(subscribe=topic, startingOfsets="latest"))
+def unknown(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    return outcome(lambda: connector.read(subscribe=topic, startingOfsets="latest"))
 
 
 @case("progress", "`endOffset` of a stream's progress", [{"0": 1, "1": 0}])
-def progress(door: Door) -> Any:
-    topic = door.filled("a")
-    stream = door.stream(subscribe=topic)
+def progress(connector: Connector) -> Any:
+    topic = connector.filled("a")
+    stream = connector.stream(subscribe=topic)
     stream.run()
     ends = [each["endOffset"] for each in stream.ends]
     return [(each.get("offsets") or each)[topic] for each in ends]
@@ -565,93 +567,95 @@ def progress(door: Door) -> Any:
     klamm=False,
     why="Spark asks only JVM sources for metrics; the same ones are in `latestOffset` and in `source_metrics(source)`",
 )
-def metrics(door: Door) -> Any:
-    stream = door.stream(subscribe=door.filled("a"))
+def metrics(connector: Connector) -> Any:
+    stream = connector.stream(subscribe=connector.filled("a"))
     stream.run()
     return "avgOffsetsBehindLatest" in (stream.ends[0].get("metrics") or {})
 
 
-def kafka_rows(door: Door, columns: str, *rows: tuple[Any, ...]) -> Any:
-    return door.spark.createDataFrame(list(rows), columns)
+def kafka_rows(connector: Connector, columns: str, *rows: tuple[Any, ...]) -> Any:
+    return connector.spark.createDataFrame(list(rows), columns)
 
 
-def written(door: Door, topic: str) -> list[Any]:
-    found = door.frame(subscribe=topic, includeHeaders="true").selectExpr(
+def written(connector: Connector, topic: str) -> list[Any]:
+    found = connector.frame(subscribe=topic, includeHeaders="true").selectExpr(
         "partition", "cast(key as string) key", "cast(value as string) value", "headers[0].key header"
     )
     return sorted((list(row) for row in found.collect()), key=str)
 
 
 @case("sink: key, value, headers, partition", "every column, nulls too", [[0, None, None, None], [1, "k", "v", "h"]])
-def sink_columns(door: Door) -> Any:
-    topic = door.topic()
+def sink_columns(connector: Connector) -> Any:
+    topic = connector.topic()
     columns = "topic STRING, key STRING, value STRING, partition INT, headers ARRAY<STRUCT<key STRING, value BINARY>>"
-    frame = kafka_rows(door, columns, (topic, "k", "v", 1, [("h", b"x")]), (topic, None, None, 0, None))
-    door.write(frame, includeHeaders="true")
-    return written(door, topic)
+    frame = kafka_rows(connector, columns, (topic, "k", "v", 1, [("h", b"x")]), (topic, None, None, 0, None))
+    connector.write(frame, includeHeaders="true")
+    return written(connector, topic)
 
 
 @case("sink: includeHeaders", "not set, with a column headers", "h")
-def sink_headers(door: Door) -> Any:
-    topic = door.topic()
+def sink_headers(connector: Connector) -> Any:
+    topic = connector.topic()
     columns = "value STRING, headers ARRAY<STRUCT<key STRING, value BINARY>>"
-    door.write(kafka_rows(door, columns, ("v", [("h", b"x")])), topic=topic)
-    return written(door, topic)[0][3]
+    connector.write(kafka_rows(connector, columns, ("v", [("h", b"x")])), topic=topic)
+    return written(connector, topic)[0][3]
 
 
 @case("sink: topic", "the option goes before the column", ["v"])
-def sink_topic(door: Door) -> Any:
-    topic = door.topic()
-    door.write(kafka_rows(door, "topic STRING, value STRING", (f"{door.prefix}-nobody", "v")), topic=topic)
-    return door.read(subscribe=topic)
+def sink_topic(connector: Connector) -> Any:
+    topic = connector.topic()
+    connector.write(
+        kafka_rows(connector, "topic STRING, value STRING", (f"{connector.prefix}-nobody", "v")), topic=topic
+    )
+    return connector.read(subscribe=topic)
 
 
 @case("sink: topic", "neither option nor column; a null in the column", [FAILS, FAILS])
-def sink_without_topic(door: Door) -> Any:
+def sink_without_topic(connector: Connector) -> Any:
     without, null = (
-        kafka_rows(door, "value STRING", ("v",)),
-        kafka_rows(door, "topic STRING, value STRING", (None, "v")),
+        kafka_rows(connector, "value STRING", ("v",)),
+        kafka_rows(connector, "topic STRING, value STRING", (None, "v")),
     )
-    return outcomes([lambda: door.write(without), lambda: door.write(null)])
+    return outcomes([lambda: connector.write(without), lambda: connector.write(null)])
 
 
 @case("sink: value", "no such column; a number", [FAILS, FAILS])
-def sink_values(door: Door) -> Any:
-    topic = door.topic()
-    bad = kafka_rows(door, "key STRING", ("k",)), kafka_rows(door, "value INT", (1,))
-    return outcomes([lambda frame=frame: door.write(frame, topic=topic) for frame in bad])
+def sink_values(connector: Connector) -> Any:
+    topic = connector.topic()
+    bad = kafka_rows(connector, "key STRING", ("k",)), kafka_rows(connector, "value INT", (1,))
+    return outcomes([lambda frame=frame: connector.write(frame, topic=topic) for frame in bad])
 
 
 @case("sink: partitioner", "records of a key where Kafka's producers put them", True)
-def sink_partitions(door: Door) -> Any:
-    topics = [door.topic(5), door.topic(5)]
+def sink_partitions(connector: Connector) -> Any:
+    topics = [connector.topic(5), connector.topic(5)]
     keys = [f"key {number}" for number in range(40)]
-    door.write(kafka_rows(door, "key STRING, value STRING", *((key, key) for key in keys)), topic=topics[0])
-    reference = kafka_rows(door, "key STRING, value STRING", *((key, key) for key in keys))
-    reference.write.format("kafka").options(**door.kafka_options, topic=topics[1]).mode("append").save()
-    return written(door, topics[0]) == written(door, topics[1])
+    connector.write(kafka_rows(connector, "key STRING, value STRING", *((key, key) for key in keys)), topic=topics[0])
+    reference = kafka_rows(connector, "key STRING, value STRING", *((key, key) for key in keys))
+    reference.write.format("kafka").options(**connector.kafka_options, topic=topics[1]).mode("append").save()
+    return written(connector, topics[0]) == written(connector, topics[1])
 
 
-def counts_to(door: Door, mode: str) -> Any:
+def counts_to(connector: Connector, mode: str) -> Any:
     """A stream's counts by value, written in this output mode."""
-    target = door.topic()
+    target = connector.topic()
     frame = (
-        door.spark.readStream.format(door.format)
-        .options(**door.options, subscribe=door.filled("a", "b", "a"), startingOffsets="earliest")
+        connector.spark.readStream.format(connector.format)
+        .options(**connector.options, subscribe=connector.filled("a", "b", "a"), startingOffsets="earliest")
         .load()
         .groupBy("value")
         .count()
         .selectExpr("value key", "cast(count as string) value")
     )
     query = (
-        frame.writeStream.format(door.format)
-        .options(**door.options, topic=target, checkpointLocation=str(door.directory / target))
+        frame.writeStream.format(connector.format)
+        .options(**connector.options, topic=target, checkpointLocation=str(connector.directory / target))
         .outputMode(mode)
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination(QUERY_TIMEOUT_S)
-    return door.read(subscribe=target)
+    return connector.read(subscribe=target)
 
 
 @case(
@@ -661,26 +665,26 @@ def counts_to(door: Door, mode: str) -> Any:
     klamm=FAILS,
     why="Spark gives Python sinks append mode only; `foreachBatch` writes in any",
 )
-def sink_update(door: Door) -> Any:
-    return outcome(lambda: counts_to(door, "update"))
+def sink_update(connector: Connector) -> Any:
+    return outcome(lambda: counts_to(connector, "update"))
 
 
 @case("sink: streaming", "topic to topic, stopped and gone on with", ["a", "b"])
-def sink_stream(door: Door) -> Any:
-    source, target = door.filled("a"), door.topic()
+def sink_stream(connector: Connector) -> Any:
+    source, target = connector.filled("a"), connector.topic()
     for value in (None, "b"):
         if value:
-            door.produce(source, value)
-        frame = door.spark.readStream.format(door.format).options(
-            **door.options, subscribe=source, startingOffsets="earliest"
+            connector.produce(source, value)
+        frame = connector.spark.readStream.format(connector.format).options(
+            **connector.options, subscribe=source, startingOffsets="earliest"
         )
         query = (
             frame.load()
             .select("key", "value")
-            .writeStream.format(door.format)
-            .options(**door.options, topic=target, checkpointLocation=str(door.directory / target))
+            .writeStream.format(connector.format)
+            .options(**connector.options, topic=target, checkpointLocation=str(connector.directory / target))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination(QUERY_TIMEOUT_S)
-    return door.read(subscribe=target)
+    return connector.read(subscribe=target)

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from tests.clients.spark_cases import CASES, Case
-from tests.clients.spark_doors import FAILS
+from tests.clients.spark_connectors import FAILS
 from tests.support import java_programs, quix_environment
 from tests.support.go_programs import SARAMA
 

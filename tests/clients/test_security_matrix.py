@@ -118,7 +118,7 @@ def test_java_logs_in_or_is_refused_as_with_kafka(klamm_cluster: SecuredSide, ka
 REFUSED_BY_OPENSSL = "SSL routines"
 
 
-class Heard:
+class ReportedOutcomes:
     """The outcome that a client of librdkafka reports: the first error with the reason why it cannot log in, or the
     error of its record."""
 
@@ -136,7 +136,7 @@ class Heard:
 
 
 def by_confluent(one: Identity, step: str) -> str:
-    heard = Heard()
+    heard = ReportedOutcomes()
     settings = {**ways_in.librdkafka(one), "error_cb": heard.on_error}
     until_s = time.monotonic() + TIMEOUT_S
     if step == "produces":

@@ -298,7 +298,7 @@ class ReauthenticatingCluster(SaslCluster):
         return x509.load_der_x509_certificate(shown).serial_number
 
     def rotate(self) -> None:
-        """Returns when both doors show a new certificate."""
+        """Returns when both listeners show a new certificate."""
         renewed = certificates.ca().for_server("server", (HOST, "127.0.0.1", "::1"), now=certificates.NOW)
         certificates.write_stores(self.directory / "server", renewed)
         wanted = renewed.certificate.serial_number

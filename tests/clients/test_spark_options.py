@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.spark_cases import CASES, Case
-from tests.clients.spark_doors import Door
+from tests.clients.spark_connectors import Connector
 from tests.support import java_programs
 
 pytestmark = [pytest.mark.clients, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -30,16 +30,18 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(params=["kafka", "klamm"])
-def door(request: pytest.FixtureRequest, spark: Any, cluster: Any, tmp_path: Path) -> Iterator[Door]:
+def connector(request: pytest.FixtureRequest, spark: Any, cluster: Any, tmp_path: Path) -> Iterator[Connector]:
     client = {"bootstrap.servers": cluster.bootstrap}
     bootstrap = cluster.bootstrap if request.param == "kafka" else cluster.klamm_bootstrap
-    door = Door(request.param, spark, bootstrap, cluster.bootstrap, AdminClient(client), Producer(client), tmp_path)
-    yield door
-    door.close()
+    connector = Connector(
+        request.param, spark, bootstrap, cluster.bootstrap, AdminClient(client), Producer(client), tmp_path
+    )
+    yield connector
+    connector.close()
 
 
 @pytest.mark.parametrize(
     "case", [pytest.param(each, id=each.name, marks=pytest.mark.spark_case(each)) for each in CASES]
 )
-def test_sparks_options_of_klamm_and_kafka_give_the_expected_result(door: Door, case: Case) -> None:
-    assert case.ask(door) == case.expected(door.format)
+def test_sparks_options_of_klamm_and_kafka_give_the_expected_result(connector: Connector, case: Case) -> None:
+    assert case.ask(connector) == case.expected(connector.format)

@@ -24,7 +24,7 @@ import atheris
 
 with atheris.instrument_imports(include=["klamm_broker", "klamm.security.sasl", "klamm_server.security"]):
     from klamm_broker.kafka.connection import KafkaConnection
-    from klamm_broker.kafka.listener import ConnectionRoom, KafkaListener
+    from klamm_broker.kafka.listener import ConnectionLimit, KafkaListener
     from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request
     from klamm_broker.kafka.sasl_clients import SaslClients
 
@@ -32,7 +32,7 @@ from klamm.acls import ANONYMOUS
 from klamm.secret import Secret
 from klamm.security.sasl.scram_keys import ScramMechanism, credential_of, salted_password
 from klamm_broker.io.request_memory import RequestMemory
-from klamm_broker.kafka.handshake_room import HandshakeRoom
+from klamm_broker.kafka.handshake_limit import HandshakeLimit
 from klamm_server.config.sasl_settings import ListenerSaslSettings
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import SystemClock
@@ -127,14 +127,14 @@ class Clients:
         clock = SystemClock()
         self._logins = Logins({"SASL": ListenerSaslSettings.parse(settings)}, clock)
         self._logins.on_image(password_users())
-        self._room = HandshakeRoom(PLACES)
+        self._room = HandshakeLimit(PLACES)
         at = self._logins.at("SASL")
         assert at is not None
         self._sasl = SaslClients(at, self._room, clock)
         self.listener = KafkaListener(
             serve,
             RequestMemory(10_000_000),
-            ConnectionRoom(PLACES),
+            ConnectionLimit(PLACES),
             request_max_bytes=1_000_000,
             send_buffer_bytes=65_536,
             idle_max_ms=60_000,

@@ -35,7 +35,7 @@ def denied(topic: str = "orders", *, client_id: str = "") -> AuditEvent:
     )
 
 
-class Heard:
+class AuditRecorder:
     """An audit trail and all events that it has written. Settings are fields of AuditSettings."""
 
     def __init__(self, **settings: Any) -> None:
@@ -53,7 +53,7 @@ class Heard:
         self.dropped += count
 
 
-class Told:
+class AuditedServer:
     """An auditor with these settings, and its events."""
 
     def __init__(self, **settings: str) -> None:

@@ -1,5 +1,5 @@
 """A cluster in which all clients are known by certificate, and access control lists give them their rights, on both
-doors."""
+protocols."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SILENT_MEMBERS_STAY: Final = {
 
 
 class AuthorizedCluster:
-    """A controller, a broker and a coordinator with mTLS on both doors. All three servers have these `settings`."""
+    """A controller, a broker and a coordinator with mTLS at all listeners. All three servers have these `settings`."""
 
     def __init__(self, directory: pathlib.Path, settings: Mapping[str, str]) -> None:
         self.directory = directory

@@ -13,9 +13,9 @@ from kio.serial import entity_reader, entity_writer
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord, TopicRecord
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.schemas import request_schema, response_schema
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
@@ -32,7 +32,7 @@ def _flights() -> MetadataImage:
 
 
 TOPIC_IDS = TopicIds(_flights)
-ALONE = SeenCluster(lambda: _IMAGE, 1, "KAFKA")
+ALONE = ListenerMetadata(lambda: _IMAGE, 1, "KAFKA")
 """The cluster as its only broker sees it."""
 
 Handler = Callable[[Request, Any], Awaitable[messages.Fields]]

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, assert_never
 
 from klamm.errors import ErrorCode
+from klamm_coordinator.runtime.event_context import EventContext
 from klamm_coordinator.runtime.log_write import LogWrite
 from klamm_coordinator.runtime.replayer import RecordReplayer
 from klamm_coordinator.runtime.settings import ShardSettings
 from klamm_coordinator.runtime.shard_topic import ShardTopic
 from klamm_coordinator.runtime.timers import Timers
-from klamm_coordinator.runtime.turn import Turn
 from klamm_coordinator.runtime.write_queue import PendingWrite
 
 FORGOTTEN_AFTER_MS = 3_600_000
@@ -76,7 +76,7 @@ class IdleTimer:
     name: str
 
 
-CounterTurn = Turn[ShardSettings, CounterRecord]
+CounterTurn = EventContext[ShardSettings, CounterRecord]
 
 
 class CounterRules:
@@ -106,9 +106,9 @@ class CounterRules:
         else:
             self.totals[record.name] = record.total
 
-    def start(self, turn: CounterTurn) -> None:
+    def start(self, context: CounterTurn) -> None:
         for name in self.totals:
-            turn.schedule(IdleTimer(name), FORGOTTEN_AFTER_MS)
+            context.schedule(IdleTimer(name), FORGOTTEN_AFTER_MS)
 
     def close(self) -> None:
         pass
@@ -116,18 +116,18 @@ class CounterRules:
     def passes_when_full(self, request: Any) -> bool:
         return isinstance(request, Add) and request.amount == 0
 
-    def on_refused(self, request: Any, turn: CounterTurn) -> None:
+    def on_refused(self, request: Any, context: CounterTurn) -> None:
         pass
 
-    def handle(self, event: Add, turn: CounterTurn) -> None:
+    def handle(self, event: Add, context: CounterTurn) -> None:
         if event.name in self._waiting:
             self._waiting[event.name].append(event)
         else:
-            self._add([event], turn)
+            self._add([event], context)
 
-    def on_timer(self, timer: IdleTimer, turn: CounterTurn) -> None:
+    def on_timer(self, timer: IdleTimer, context: CounterTurn) -> None:
         if timer.name not in self._waiting:
-            turn.append((CounterRecord(timer.name, None),), then=timer)
+            context.append((CounterRecord(timer.name, None),), then=timer)
 
     def begin_write(self, write: LogWrite[CounterRecord]) -> None:
         self._waiting[write.records[0].name] = deque()
@@ -139,30 +139,30 @@ class CounterRules:
     def refused(self, reply: Total, broker_error: ErrorCode) -> Total:
         return replace(reply, error=broker_error, total=0)
 
-    def follow(self, then: IdleTimer | Ring, broker_error: ErrorCode, turn: CounterTurn) -> None:
+    def follow(self, then: IdleTimer | Ring, broker_error: ErrorCode, context: CounterTurn) -> None:
         match then:
             case Ring():
                 if broker_error is ErrorCode.NONE:
-                    turn.order(then)
+                    context.order(then)
             case IdleTimer(name):
-                turn.note(f"counter={name} forgotten error={broker_error.name}")
+                context.note(f"counter={name} forgotten error={broker_error.name}")
             case _:
                 assert_never(then)
 
-    def resume(self, pending: PendingWrite[CounterRecord], broker_error: ErrorCode, turn: CounterTurn) -> None:
+    def resume(self, pending: PendingWrite[CounterRecord], broker_error: ErrorCode, context: CounterTurn) -> None:
         (record,) = pending.write.records
         if record.name in self.totals:
-            turn.schedule(IdleTimer(record.name), FORGOTTEN_AFTER_MS)
+            context.schedule(IdleTimer(record.name), FORGOTTEN_AFTER_MS)
         waiting = self._waiting.pop(record.name)
         if waiting:
-            self._add(waiting, turn)
+            self._add(waiting, context)
 
     def check_invariants(self, timers: Timers[Any], writes: Collection[LogWrite[CounterRecord]]) -> None:
         assert self._waiting.keys() == {record.name for write in writes for record in write.records}
         for name in self.totals:
             assert name in self._waiting or IdleTimer(name) in timers, name
 
-    def _add(self, requests: Collection[Add], turn: CounterTurn) -> None:
+    def _add(self, requests: Collection[Add], context: CounterTurn) -> None:
         name = next(iter(requests)).name
         before = total = self.totals.get(name, 0)
         replies = []
@@ -170,4 +170,4 @@ class CounterRules:
             total += request.amount
             replies.append((request.reply_id, Total(total=total)))
         ring = Ring(name) if total // 100 > before // 100 else None
-        turn.append((CounterRecord(name, total),), replies=tuple(replies), then=ring)
+        context.append((CounterRecord(name, total),), replies=tuple(replies), then=ring)

@@ -19,9 +19,9 @@ from klamm.wire.v1.metadata_pb2 import (
     TopicRecord,
 )
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.schemas import request_schema, response_schema
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.wire import AnswerWriter
 from klamm_server.metadata.image import MetadataImage
@@ -93,7 +93,7 @@ def image() -> MetadataImage:
 
 
 TOPIC_IDS = TopicIds(image)
-CLUSTER = SeenCluster(image, 1, "KAFKA")
+CLUSTER = ListenerMetadata(image, 1, "KAFKA")
 SECOND_NODE = {"node_endpoints": [{"node_id": 2, "host": "kafka2", "port": 9102, "rack": None}]}
 
 

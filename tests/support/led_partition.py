@@ -9,7 +9,7 @@ from typing import Any
 from klamm.errors import BrokerError
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.handlers.late_checks import LateChecks
-from klamm_broker.handlers.produce import ACKS_ALL, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.produce import ACKS_ALL, PartitionRecords, PendingAnswers, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.transaction_guards import TransactionGuards
 from klamm_broker.io.record_thread import RecordThread
 from klamm_broker.log.files.disk import Disk
@@ -128,7 +128,7 @@ class LedPartition:
         self.replicas.apply(partition, led_by(THIS, 1))
         return partition
 
-    def produce(self, batch: bytes, acks: int = ACKS_ALL) -> list[Produced] | AnswersInTime:
+    def produce(self, batch: bytes, acks: int = ACKS_ALL) -> list[Produced] | PendingAnswers:
         return self.handler.serve(Produce(acks, 60_000, "", [PartitionRecords(NAME, memoryview(batch))]))
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from klamm.security.material import load_material
 from klamm.security.principal_rules import PrincipalRules
 from klamm.security.tls_settings import ListenerTlsSettings, TlsSettings
 from klamm.setting import parse
-from klamm_broker.kafka.handshake_room import HandshakeRoom
+from klamm_broker.kafka.handshake_limit import HandshakeLimit
 from klamm_broker.kafka.tls_clients import TlsClients
 from tests.support import certificates
 
@@ -35,7 +35,7 @@ class TlsWorld:
             lambda: context,
             PrincipalRules.parse(rules),
             timeout_ms=given.ssl_handshake_timeout_ms,
-            room=HandshakeRoom(handshakes_max),
+            room=HandshakeLimit(handshakes_max),
         )
 
     def dialler(self, signed: SignedKey | None = None) -> ssl.SSLContext:

@@ -27,7 +27,7 @@ from klamm_coordinator.transaction.messages import (
     VerifyPartitions,
 )
 from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
-from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.producer_ids import ProducerIdPool
 from klamm_coordinator.transaction_shard.messages import Reply
 from klamm_coordinator.transaction_shard.records import ShardRecord, decode_shard_record, encode_shard_record
 from klamm_coordinator.transaction_shard.rules import TransactionRules
@@ -59,7 +59,7 @@ class TransactionDriver:
         self.shares = unbounded() if shares is None else shares
         self.user = "User:alice"
         """The user that sends the requests."""
-        self.stock = ProducerIdStock()
+        self.stock = ProducerIdPool()
         self.stock.add(range(FIRST_ID, FIRST_ID + producer_ids))
         self.now_ms = 0
         self.wall_offset_ms = WALL_START_MS

@@ -18,17 +18,17 @@ import uvloop
 NOTED_S = 0.01
 
 
-class Turn(NamedTuple):
+class LoopTurn(NamedTuple):
     """A turn that took long."""
 
     ms: float
     what: str
 
 
-def turns_in(file: pathlib.Path) -> list[Turn]:
+def turns_in(file: pathlib.Path) -> list[LoopTurn]:
     """Returns the turns that the program has noted so far."""
     lines = [line.split(" ", 1) for line in file.read_text().splitlines()]
-    return [Turn(float(ms), what) for ms, what in lines]
+    return [LoopTurn(float(ms), what) for ms, what in lines]
 
 
 def _measure(file: TextIO) -> None:

@@ -49,7 +49,7 @@ class HeartbeatTimer:
             self._is_under_way = True
         return due
 
-    def heard(self, now_ms: int) -> None:
+    def on_answer(self, now_ms: int) -> None:
         """Notes a successful answer of the coordinator."""
         self._heard_at_ms = now_ms
 

@@ -299,7 +299,7 @@ class ClassicMembership:
             return []
         code = event.code
         if code is ErrorCode.NONE or code is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._heartbeat.heard(now_ms)
+            self._heartbeat.on_answer(now_ms)
             self._failures = 0
             return self._on_membership_code(code, event.message)
         if code in _COORDINATOR_GONE or code.retriable:

@@ -124,7 +124,7 @@ class Fetcher:
                 node_id: until for node_id, until in self._backoff.brokers.items() if node_id in self._failures_in_a_row
             }
         self._expire_backoffs()
-        for node_id, positions in self._wanted_by_node().items():
+        for node_id, positions in self._positions_by_node().items():
             flight = self._flights.get(node_id)
             if flight is not None and flight.waits and not _covers(flight, positions):
                 self._give_up(node_id, flight)
@@ -150,7 +150,7 @@ class Fetcher:
 
     # --- asking
 
-    def _wanted_by_node(self) -> dict[int, list[FetchPosition]]:
+    def _positions_by_node(self) -> dict[int, list[FetchPosition]]:
         by_node: dict[int, list[FetchPosition]] = {}
         leaderless = []
         for position in self._buffer.wanted():

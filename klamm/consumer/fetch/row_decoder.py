@@ -17,7 +17,7 @@ def decode_rows(section: RecordSection, tp: TopicPartition, first_offset: int) -
     """Returns the records from `first_offset` on. Raises a CorruptBatchError."""
     header = section.header
     if core is not None:
-        rows = core.decode_rows(_kept(section), tp.topic, tp.partition, header.timestamp_type, first_offset)
+        rows = core.decode_rows(_compact(section), tp.topic, tp.partition, header.timestamp_type, first_offset)
         if rows is not None:
             return rows  # type: ignore[no-any-return]
         # The pure decoder says what is wrong.
@@ -29,7 +29,7 @@ def decode_rows(section: RecordSection, tp: TopicPartition, first_offset: int) -
     return [record_of(prefix + record + suffix) for record in records]
 
 
-def _kept(section: RecordSection) -> RecordSection:
+def _compact(section: RecordSection) -> RecordSection:
     """Returns the section in memory that its records may keep. A record that is kept must not keep a whole answer of
     many batches."""
     data = section.data

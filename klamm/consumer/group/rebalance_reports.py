@@ -34,7 +34,7 @@ class ConsumerRebalanceListener(Protocol):
         """Called after partitions were added to the assignment. The set may be empty."""
 
 
-class KeptListener:
+class WeakListener:
     """A listener that belongs to the consumer's object in the application. The tasks of the consumer must not keep it
     alive, because it often refers to this object."""
 
@@ -46,7 +46,7 @@ class RebalanceReports:
     """Calls the user's rebalance listener, if there is one."""
 
     def __init__(self, invoke: Invoke) -> None:
-        self._kept: Callable[[], KeptListener | None] = lambda: None
+        self._kept: Callable[[], WeakListener | None] = lambda: None
         self._invoke = invoke
 
     @property
@@ -54,9 +54,9 @@ class RebalanceReports:
         kept = self._kept()
         return None if kept is None else kept.listener
 
-    def listen(self, listener: ConsumerRebalanceListener | None) -> KeptListener:
+    def listen(self, listener: ConsumerRebalanceListener | None) -> WeakListener:
         """Calls `listener` from now on, as long as the returned object exists."""
-        kept = KeptListener(listener)
+        kept = WeakListener(listener)
         self._kept = weakref.ref(kept)
         return kept
 

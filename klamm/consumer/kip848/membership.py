@@ -261,7 +261,7 @@ class ConsumerMembership:
         self._is_under_way = False
         code = event.code
         if code is ErrorCode.NONE:
-            return self._on_heard(event, now_ms)
+            return self._on_heartbeat_answer(event, now_ms)
         self._sent = None
         if code in _EXPELLED:
             return self._lose()
@@ -271,7 +271,7 @@ class ConsumerMembership:
             return [ForgetCoordinator()] if code in _COORDINATOR_GONE else []
         return self._refuse(code, event.message)
 
-    def _on_heard(self, event: ConsumerHeartbeatAnswered, now_ms: int) -> ConsumerEffects:
+    def _on_heartbeat_answer(self, event: ConsumerHeartbeatAnswered, now_ms: int) -> ConsumerEffects:
         self.state = ConsumerMemberState.MEMBER
         self._epoch = event.member_epoch
         self._failures = 0

@@ -60,10 +60,10 @@ from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.other_services import KnownServers, Role
 from klamm_server.rpc.server import RpcServer
+from klamm_server.runtime.awaitable_flag import AwaitableFlag
 from klamm_server.runtime.clock import Clock, SystemClock
 from klamm_server.runtime.event_queue import EventQueue
 from klamm_server.runtime.faults import fatal, watch
-from klamm_server.runtime.switch import Switch
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.auditor import Auditor, auditor_of
 from klamm_server.security.configured import authorizer_of, check_own_principal, gate_of
@@ -263,8 +263,8 @@ class _Node:
         self._beginning: asyncio.Task[None] | None = None
 
     @property
-    def in_step(self) -> Switch:
-        """The switch that is on while this controller decides, or follows a leader with all committed entries
+    def in_step(self) -> AwaitableFlag:
+        """The flag that is set while this controller decides, or follows a leader with all committed entries
         (`QuorumLog.in_step`)."""
         return self._log.in_step
 
@@ -360,8 +360,8 @@ class _Node:
         """Returns the voters with which the log begins (founding.py). Waits until all controllers that it must ask have
         answered."""
         me, listed = Voter(self._me, address), self._config.listed_voters() or self._alone()
-        while (voters := first_voters(me, listed, introductions.heard)) is None:
-            await introductions.wait_for_news()
+        while (voters := first_voters(me, listed, introductions.by_contact)) is None:
+            await introductions.wait_for_introduction()
         log.info("the metadata log starts with the voters %s", voters)
         former = former_directory(self._me, voters)
         if former is not None:

@@ -31,8 +31,10 @@ class NodeCluster(StruckProcesses, PartitionCluster):
         self.surroundings.mount({broker: self.log_dir(broker) for broker in BROKERS}, DISK_SIZE)
 
         def process(package: str, node: int, settings: dict[str, str]) -> ServerProcess:
-            doors = self.doors(node, addresses[node])
-            return ServerProcess(package, node, directory, {**doors, **settings}, self.surroundings.prefix(node))
+            listener_settings = self.listener_settings(node, addresses[node])
+            return ServerProcess(
+                package, node, directory, {**listener_settings, **settings}, self.surroundings.prefix(node)
+            )
 
         PartitionCluster.__init__(self)
         StruckProcesses.__init__(
@@ -70,7 +72,7 @@ class NodeCluster(StruckProcesses, PartitionCluster):
         )
         self.bootstrap = ",".join(addresses[node] for node in BROKERS)
 
-    def doors(self, node: int, address: str) -> dict[str, str]:
+    def listener_settings(self, node: int, address: str) -> dict[str, str]:
         """Returns the settings of a server's listeners. Other servers dial `address`."""
         return {"listeners": f"GRPC://{address}"}
 

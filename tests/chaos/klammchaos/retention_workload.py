@@ -45,8 +45,8 @@ CONFIGS: Final = {
 class RetentionCluster(NodeCluster):
     """A cluster whose brokers check retention all the time."""
 
-    def doors(self, node: int, address: str) -> dict[str, str]:
-        settings = super().doors(node, address)
+    def listener_settings(self, node: int, address: str) -> dict[str, str]:
+        settings = super().listener_settings(node, address)
         return {**settings, "log.retention.check.interval.ms": "300"} if node in BROKERS else settings
 
 

@@ -51,7 +51,7 @@ RIGHTS: Final[tuple[AclBinding, ...]] = (
 )
 
 
-class Door(NamedTuple):
+class Endpoint(NamedTuple):
     """The address of a listener with TLS."""
 
     node: int
@@ -70,7 +70,7 @@ class SecuredCluster(NodeCluster):
     rights = RIGHTS
 
     def __init__(self, directory: pathlib.Path) -> None:
-        self.all_doors: list[Door] = []
+        self.endpoints: list[Endpoint] = []
         self._certificates_dir = directory / "certificates"
         super().__init__(directory)
         hosts = {name: self.surroundings.host(node) for node, name in NODES.items()}
@@ -80,17 +80,24 @@ class SecuredCluster(NodeCluster):
 
     def addresses(self, listener: str) -> str:
         """Returns the addresses of that listener on all brokers, separated by commas."""
-        return ",".join(door.address for door in self.all_doors if door.listener == listener and door.node in BROKERS)
+        return ",".join(
+            endpoint.address
+            for endpoint in self.endpoints
+            if endpoint.listener == listener and endpoint.node in BROKERS
+        )
 
-    def doors(self, node: int, address: str) -> dict[str, str]:
+    def listener_settings(self, node: int, address: str) -> dict[str, str]:
         host, _, port = address.rpartition(":")
         kinds = ("SASL_SSL", "GRPC_SASL_SSL") if node in BROKERS else ("GRPC_SASL_SSL",)
-        doors = [Door(node, "GRPC_SSL", host, int(port)), *(Door(node, kind, host, free_port()) for kind in kinds)]
-        self.all_doors += doors
+        endpoints = [
+            Endpoint(node, "GRPC_SSL", host, int(port)),
+            *(Endpoint(node, kind, host, free_port()) for kind in kinds),
+        ]
+        self.endpoints += endpoints
         stores = self._certificates_dir / NODES[node]
         principals = [f"{name.replace('-', ':')}=User:{name}" for name in NODES.values()]
         return {
-            "listeners": ",".join(f"{door.listener}://{door.address}" for door in doors),
+            "listeners": ",".join(f"{endpoint.listener}://{endpoint.address}" for endpoint in endpoints),
             "inter.broker.listener.name": "GRPC_SSL",
             "node.principals": ",".join(principals),
             "ssl.keystore.location": str(stores / "keystore.pem"),

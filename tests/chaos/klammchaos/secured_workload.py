@@ -1,8 +1,8 @@
 """The workload "secured": the faults of "partitions" on a cluster with TLS, logins and rights, all of which change.
 
 These properties must hold besides those of "partitions". Clients with access notice nothing when certificates end and
-are replaced, or when sessions end, at both doors. No other client gets in or learns a name (`strangers`). Every server
-that answers shows a new certificate soon (`served_certificates`).
+are replaced, or when sessions end, with both protocols. No other client gets in or learns a name (`strangers`). Every
+server that answers shows a new certificate soon (`served_certificates`).
 """
 
 from __future__ import annotations

@@ -16,19 +16,20 @@ from cryptography import x509
 
 from tests.chaos.klammchaos.figures import quantile
 from tests.chaos.klammchaos.partition_cluster import ADMIN, DEADLINE_S
-from tests.chaos.klammchaos.secured_cluster import NODES, Door, SecuredCluster
+from tests.chaos.klammchaos.secured_cluster import NODES, Endpoint, SecuredCluster
 from tests.chaos.klammchaos.short_certificates import RELOAD_MS, ROTATION_S, Rotation
 
 PATIENCE_S: Final = RELOAD_MS / 1000 + 14.0
 """The longest time until a new certificate is shown, on machines that have other work too."""
 PAUSE_S: Final = 2.0
-"""The pause between two connections to the same door."""
+"""The pause between two connections to the same listener."""
 HANDSHAKE_S: Final = 3.0
 """A server that is silent for this time does not answer."""
 
 
 class ServedCertificates:
-    """The certificates that one door of a server shows, while the server's `rotations` grow. Times are monotonic."""
+    """The certificates that one listener of a server shows, while the server's `rotations` grow. Times are
+    monotonic."""
 
     def __init__(self, name: str, owner: str, rotations: Sequence[Rotation]) -> None:
         self.taken_up_s: dict[int, float] = {}
@@ -71,53 +72,57 @@ class ServedCertificates:
 
 
 class CertificateWatcher:
-    """Connects to all doors of a cluster again and again, and checks their certificates."""
+    """Connects to all listeners of a cluster again and again, and checks their certificates."""
 
     def __init__(self, cluster: SecuredCluster) -> None:
         self._cluster = cluster
         rotations = cluster.certificates.rotations
-        self._doors = {
-            door: ServedCertificates(f"{NODES[door.node]} at {door.listener}", NODES[door.node], rotations)
-            for door in cluster.all_doors
+        self._endpoints = {
+            endpoint: ServedCertificates(
+                f"{NODES[endpoint.node]} at {endpoint.listener}", NODES[endpoint.node], rotations
+            )
+            for endpoint in cluster.endpoints
         }
 
     async def run(self, written: asyncio.Event) -> None:
-        """Watches all doors. In the end, each of them must show the certificate that is the newest then."""
-        await asyncio.gather(*(self._watch(door, written) for door in self._doors))
-        for served in self._doors.values():
+        """Watches all listeners. In the end, each of them must show the certificate that is the newest then."""
+        await asyncio.gather(*(self._watch(endpoint, written) for endpoint in self._endpoints))
+        for served in self._endpoints.values():
             print(served, flush=True)
 
-    async def _watch(self, door: Door, written: asyncio.Event) -> None:
+    async def _watch(self, endpoint: Endpoint, written: asyncio.Event) -> None:
         while not written.is_set():
-            await self._look(door)
+            await self._look(endpoint)
             await asyncio.sleep(PAUSE_S)
         # The next certificate is written while no fault strikes.
         newest = len(self._cluster.certificates.rotations)
         until_s = time.monotonic() + ROTATION_S + DEADLINE_S / 2
-        while max(self._doors[door].taken_up_s, default=-1) < newest:
-            await self._look(door)
+        while max(self._endpoints[endpoint].taken_up_s, default=-1) < newest:
+            await self._look(endpoint)
             assert time.monotonic() < until_s, (
-                f"{NODES[door.node]} at {door.listener} does not show certificate {newest}"
+                f"{NODES[endpoint.node]} at {endpoint.listener} does not show certificate {newest}"
             )
             await asyncio.sleep(PAUSE_S / 4)
 
-    async def _look(self, door: Door) -> None:
+    async def _look(self, endpoint: Endpoint) -> None:
         began_s = time.monotonic()
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                serial = await self._shown_serial(door)
+                serial = await self._shown_serial(endpoint)
         except (OSError, TimeoutError):
-            self._doors[door].silent()
+            self._endpoints[endpoint].silent()
         else:
-            self._doors[door].shown(serial, began_s)
+            self._endpoints[endpoint].shown(serial, began_s)
 
-    async def _shown_serial(self, door: Door) -> int:
+    async def _shown_serial(self, endpoint: Endpoint) -> int:
         stores = self._cluster.certificates.stores(ADMIN)
         context = ssl.create_default_context(cafile=stores.truststore)
         context.load_cert_chain(stores.keystore)
-        if door.listener.startswith("GRPC"):
+        if endpoint.listener.startswith("GRPC"):
             context.set_alpn_protocols(["h2"])
-        _, writer = await asyncio.open_connection(door.host, door.port, ssl=context, server_hostname=door.host)
+        _, writer = await asyncio.open_connection(
+            endpoint.host, endpoint.port, ssl=context, server_hostname=endpoint.host
+        )
         try:
             shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
             return x509.load_der_x509_certificate(shown).serial_number

@@ -1,4 +1,4 @@
-"""Strangers that try all the time to get in, at the doors for clients and at the door of the servers. They must not
+"""Strangers that try all the time to get in, at the listeners for clients and at that of the servers. They must not
 succeed.
 
 Each stranger has short time-outs. It gets a refusal, or no answer, because servers die and are cut off during the run.
@@ -83,9 +83,9 @@ def strangers_of(cluster: SecuredCluster) -> Sequence[Stranger]:
         return Stranger(name, lambda: _asks_for_names(settings))
 
     return (
-        asks("a foreign certificate with a server's name, at the servers' door", {**servers, **foreign.settings()}),
-        asks("no certificate, at the servers' door", {**servers, **trust}),
-        asks("a client's certificate and no rights, at the servers' door", {**servers, **own.settings()}),
+        asks("a foreign certificate with a server's name, at the servers' listener", {**servers, **foreign.settings()}),
+        asks("no certificate, at the servers' listener", {**servers, **trust}),
+        asks("a client's certificate and no rights, at the servers' listener", {**servers, **own.settings()}),
         asks("a foreign certificate and the right password", foreign_certificate),
         asks("a wrong password", wrong_password),
         asks("a password and no rights", outsider),
@@ -179,7 +179,7 @@ async def _reads(settings: Mapping[str, str]) -> bool:
 
 
 async def _asks_kafka(settings: Mapping[str, str], *, silence_refuses: bool = False) -> bool:
-    """Asks like `_asks_for_names`. A client that does not speak TLS never gets an answer, because no door answers
+    """Asks like `_asks_for_names`. A client that does not speak TLS never gets an answer, because no listener answers
     it."""
     told: list[KafkaError] = []
 

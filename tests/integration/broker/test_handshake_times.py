@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka_door import answer_to, frame
-from tests.support.tls_door import Run, both_loops, opened, refused
+from tests.support.kafka_listener import answer_to, frame
+from tests.support.tls_listener import Run, both_loops, opened, refused
 from tests.support.tls_world import TlsWorld
 from tests.support.waiting import until
 
@@ -22,14 +22,14 @@ def world(tmp_path: Path) -> TlsWorld:
 @both_loops
 def test_a_handshake_that_does_not_end_is_cut_off(world: TlsWorld, run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with opened(world.clients(ssl_handshake_timeout_ms="50"), connections_max=1) as door:
-            reader, writer = await door.connect()
+        async with opened(world.clients(ssl_handshake_timeout_ms="50"), connections_max=1) as served:
+            reader, writer = await served.connect()
             writer.write(b"\x16\x03\x01\x02")
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
             writer.close()
-            await until(lambda: not door.listener._acceptors[0]._under_way)
-            reader, writer = await door.connect(world.dialler())
+            await until(lambda: not served.listener._acceptors[0]._under_way)
+            reader, writer = await served.connect(world.dialler())
             writer.write(frame(1, b"a"))
             assert await answer_to(reader) == (1, b"a")
             writer.close()
@@ -45,15 +45,15 @@ def test_silent_connections_of_an_address_block_others_only_until_their_handshak
 ) -> None:
     async def scenario() -> None:
         tls = world.clients(handshakes_max=20, ssl_handshake_timeout_ms="300")
-        async with opened(tls) as door:
-            silent = [await door.connect() for _ in range(10)]
+        async with opened(tls) as served:
+            silent = [await served.connect() for _ in range(10)]
             # An address may have a tenth, which the first two connections take.
             ended = [asyncio.create_task(reader.read()) for reader, _ in silent]
             await until(lambda: sum(one.done() for one in ended) == 8)
             assert len(tls.room) == 2
-            assert await refused(door, world.dialler())
+            assert await refused(served, world.dialler())
             await until(lambda: len(tls.room) == 0)
-            assert not await refused(door, world.dialler())
+            assert not await refused(served, world.dialler())
             await asyncio.gather(*ended, return_exceptions=True)
             for _, writer in silent:
                 writer.close()

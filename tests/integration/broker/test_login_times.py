@@ -11,9 +11,9 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm.secret import Secret
 from klamm.security.sasl.plain_client import PlainClient
-from klamm_server.security.sasl.sasl_door import RENEWAL_MS
-from tests.support.kafka_door import frame
-from tests.support.sasl_door import Client, Run, World, both_loops
+from klamm_server.security.sasl.sasl_authenticator import RENEWAL_MS
+from tests.support.kafka_listener import frame
+from tests.support.sasl_authenticator import Client, Run, World, both_loops
 from tests.support.tls_world import TlsWorld
 
 
@@ -25,10 +25,10 @@ def test_a_connection_that_does_not_log_in_in_time_is_closed_and_others_are_not(
     async def scenario() -> None:
         world, tls_world = World(authentication_timeout_ms="4000"), TlsWorld(tmp_path)
         tls, dialler = (tls_world.clients(), tls_world.dialler()) if with_tls else (None, None)
-        async with world.opened(tls=tls) as door:
-            good = await Client.of(door, dialler)
+        async with world.opened(tls=tls) as served:
+            good = await Client.of(served, dialler)
             assert await good.by_plain() == 0
-            silent, halfway, dripping = [await Client.of(door, dialler) for _ in range(3)]
+            silent, halfway, dripping = [await Client.of(served, dialler) for _ in range(3)]
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await halfway.handshake()
 
@@ -52,8 +52,8 @@ def test_a_connection_that_does_not_log_in_in_time_is_closed_and_others_are_not(
 def test_a_failed_login_is_answered_even_if_its_delay_exceeds_the_login_timeout(run: Run) -> None:
     async def scenario() -> None:
         world = World(authentication_timeout_ms="4000", connection_failed_authentication_delay_ms="5000")
-        async with world.opened() as door:
-            client = await Client.of(door)
+        async with world.opened() as served:
+            client = await Client.of(served)
             assert await client.by_plain("alice", "wrong") == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert await client.is_cut_off()
 
@@ -63,8 +63,8 @@ def test_a_failed_login_is_answered_even_if_its_delay_exceeds_the_login_timeout(
 @both_loops
 def test_a_client_that_reauthenticates_continues_and_an_expired_session_is_closed(run: Run) -> None:
     async def scenario() -> None:
-        async with World(connections_max_reauth_ms="3000").opened() as door:
-            client, late, other = [await Client.of(door) for _ in range(3)]
+        async with World(connections_max_reauth_ms="3000").opened() as served:
+            client, late, other = [await Client.of(served) for _ in range(3)]
             for one in (client, late, other):
                 await one.handshake()
                 code, _, lifetime_ms = await one.authenticate(PlainClient("alice", Secret("wonderland")).first())

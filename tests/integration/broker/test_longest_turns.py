@@ -17,7 +17,7 @@ from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import KlammProcess
 from tests.support.largest_requests import largest_requests, size_of_answer
 from tests.support.largest_rpcs import LargestRpc, largest_rpcs
-from tests.support.turn_meter import Turn, turns_in
+from tests.support.turn_meter import LoopTurn, turns_in
 from tests.support.waiting import patience
 
 TURN_MAX_MS = 150
@@ -63,7 +63,7 @@ class Metered:
             create_topic(wire, "large", 100)
         self._seen = len(turns_in(self._noted))
 
-    def too_long(self) -> list[Turn]:
+    def too_long(self) -> list[LoopTurn]:
         """Returns the turns since the last call that took too long."""
         turns = turns_in(self._noted)[self._seen :]
         self._seen += len(turns)

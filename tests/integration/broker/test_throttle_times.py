@@ -18,7 +18,7 @@ from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
 from klamm_server.security.quotas.rate_window import WindowSpan
-from tests.support.kafka_door import HEARTBEAT_V0, Door, answer_to
+from tests.support.kafka_listener import HEARTBEAT_V0, ServedListener, answer_to
 
 SLOW: QuotaEntity = (("client-id", "slow"),)
 REST_MS = 300
@@ -60,8 +60,8 @@ def resting_without_answer(request: Request) -> Answer:
 @pytest.mark.parametrize("handle", [resting, resting_in_time])
 def test_a_throttled_answer_is_sent_at_once_and_the_next_request_waits(handle: Any) -> None:
     async def scenario() -> None:
-        async with Door(handle, quotas=quotas()) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(handle, quotas=quotas()) as served:
+            reader, writer = await served.connect()
             began_s = monotonic()
             writer.write(frame(0) + frame(1) + frame(2))
             assert await answer_to(reader) == (0, b"0")
@@ -75,8 +75,8 @@ def test_a_throttled_answer_is_sent_at_once_and_the_next_request_waits(handle: A
 
 def test_a_throttled_request_without_an_answer_delays_the_next_request() -> None:
     async def scenario() -> None:
-        async with Door(resting_without_answer, quotas=quotas()) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(resting_without_answer, quotas=quotas()) as served:
+            reader, writer = await served.connect()
             began_s = monotonic()
             writer.write(frame(1) + frame(2))
             assert await answer_to(reader) == (2, b"%d" % REST_MS)
@@ -98,9 +98,9 @@ def test_a_connection_above_the_creation_rate_is_delayed_and_then_served(
         if by_quota:
             address_quotas.apply({(("ip", "127.0.0.1"),): {"connection_creation_rate": 1.0}})
         pace = ConnectionPace(INT_MAX if by_quota else 1, span)
-        async with Door(told, quotas=address_quotas, pace=pace) as door:
+        async with ServedListener(told, quotas=address_quotas, pace=pace) as served:
             began_s = monotonic()
-            clients = [await door.connect() for _ in range(2)]
+            clients = [await served.connect() for _ in range(2)]
             for reader, writer in clients:
                 writer.write(frame(1))
                 assert await answer_to(reader) == (1, b"0")

@@ -1,4 +1,4 @@
-"""Tests access control lists on both doors of a cluster that knows every client by its certificate."""
+"""Tests access control lists with both protocols of a cluster that knows every client by its certificate."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from klamm.health import LIVENESS, ProbeError, check, main
 from klamm.security.tls_settings import ListenerTlsSettings
 from klamm.wire.v1.broker_rpc import BROKER
 from klamm_server.rpc.server import RpcServer
-from klamm_server.runtime.switch import Switch
+from klamm_server.runtime.awaitable_flag import AwaitableFlag
 from klamm_server.security.server_tls import ServerTls
 from tests.support.certificates import ca, client, replace, server, write_stores
 from tests.support.ports import closed_port
@@ -36,7 +36,7 @@ async def _until(status: str, port: int, service: str = "") -> None:
 
 def test_health_is_serving_only_while_the_server_serves(capsys: pytest.CaptureFixture[str]) -> None:
     async def scenario() -> None:
-        rpc, serving = RpcServer(max_message_bytes=1 << 20, max_concurrent_rpcs=100), Switch()
+        rpc, serving = RpcServer(max_message_bytes=1 << 20, max_concurrent_rpcs=100), AwaitableFlag()
         port = await rpc.start(HOST, 0)
         reporting = asyncio.create_task(rpc.report_health(serving.wait))
         try:
@@ -44,7 +44,7 @@ def test_health_is_serving_only_while_the_server_serves(capsys: pytest.CaptureFi
             assert await asyncio.to_thread(_ask, port, LIVENESS) == "SERVING"
             assert await asyncio.to_thread(main, [f"{HOST}:{port}"]) == 1
             for on, status in ((True, "SERVING"), (False, "NOT_SERVING"), (True, "SERVING")):
-                serving.turn(on)
+                serving.set(on)
                 await _until(status, port)
                 assert await asyncio.to_thread(_ask, port, LIVENESS) == "SERVING"
             assert await asyncio.to_thread(main, [f"{HOST}:{port}"]) == 0
@@ -60,13 +60,13 @@ def test_health_is_serving_only_while_the_server_serves(capsys: pytest.CaptureFi
 
 def test_the_health_of_a_service_is_that_of_its_server() -> None:
     async def scenario() -> None:
-        rpc, serving = RpcServer(max_message_bytes=1 << 20, max_concurrent_rpcs=100), Switch()
+        rpc, serving = RpcServer(max_message_bytes=1 << 20, max_concurrent_rpcs=100), AwaitableFlag()
         rpc.add_service(BROKER, _Nothing())
         port = await rpc.start(HOST, 0)
         try:
             assert await asyncio.to_thread(_ask, port, BROKER.name) == "NOT_SERVING"
             reporting = asyncio.create_task(rpc.report_health(serving.wait))
-            serving.turn(True)
+            serving.set(True)
             await _until("SERVING", port, BROKER.name)
             reporting.cancel()
         finally:

@@ -1,6 +1,6 @@
 """Tests that a revoked right ends at once, also for clients in use: producers, waiting consumers, members of groups.
 
-Both doors are tested. `pytest -s` prints the delay. The limit is a second if nothing else runs.
+Both protocols are tested. `pytest -s` prints the delay. The limit is a second if nothing else runs.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Asked(NamedTuple):
     """Lines for people, by call."""
 
 
-class Doors:
+class Endpoints:
     """The addresses of the servers of a cluster: the broker's Kafka listener, and the gRPC listeners of all."""
 
     def __init__(self, bootstrap: str, grpc: Mapping[str, str]) -> None:
@@ -75,8 +75,8 @@ class Doors:
             yield {kind: stack.enter_context(Caller(address, None)) for kind, address in self._grpc.items()}
 
 
-def ask_everything(doors: Doors, authorizer: RightsByAddress) -> Asked:
-    with KafkaWire(doors.bootstrap) as servers_wire, doors.callers() as callers:
+def ask_everything(endpoints: Endpoints, authorizer: RightsByAddress) -> Asked:
+    with KafkaWire(endpoints.bootstrap) as servers_wire, endpoints.callers() as callers:
         things = KafkaThings(servers_wire)
         register_run(callers["coordinator"])
         cases = [*kafka_cases(things), *rpc_cases(things)]
@@ -87,7 +87,7 @@ def ask_everything(doors: Doors, authorizer: RightsByAddress) -> Asked:
         wrong: defaultdict[str, list[str]] = defaultdict(list)
         for rights, host in addresses:
             tried = [case for case in cases if rights in sets[str(case)]]
-            for case, outcome in outcomes(doors, callers, tried, host):
+            for case, outcome in outcomes(endpoints, callers, tried, host):
                 if (line := unlike(case, rights, outcome)) is not None:
                     wrong[case.call].append(line)
     by_call: defaultdict[str, list[Case]] = defaultdict(list)
@@ -97,10 +97,10 @@ def ask_everything(doors: Doors, authorizer: RightsByAddress) -> Asked:
 
 
 def outcomes(
-    doors: Doors, callers: Mapping[str, Caller], cases: Iterable[Case], host: str
+    endpoints: Endpoints, callers: Mapping[str, Caller], cases: Iterable[Case], host: str
 ) -> Iterator[tuple[Case, str]]:
     """Yields the outcome of each case for the client at `host`."""
-    with KafkaWire(doors.bootstrap, source=host) as wire:
+    with KafkaWire(endpoints.bootstrap, source=host) as wire:
         for case in cases:
             if case.call in OF_A_LOGIN:
                 outcome = call(callers["broker"], case, host)
@@ -135,8 +135,8 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
                 "coordinator": running.coordinators[1],
             }
             grpc = {kind: f"{SERVERS}:{each.port}" for kind, each in servers.items()}
-            doors = Doors(f"{SERVERS}:{port}", grpc)
-            return await asyncio.to_thread(ask_everything, doors, authorizer)
+            endpoints = Endpoints(f"{SERVERS}:{port}", grpc)
+            return await asyncio.to_thread(ask_everything, endpoints, authorizer)
 
     return asyncio.run(run(tmp_path_factory.mktemp("rights")))
 

@@ -12,7 +12,7 @@ from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.consumer.subscribe import refresh_topics
 from klamm_coordinator.consumer.target import update_target
 from klamm_coordinator.group_shard import rules
-from klamm_coordinator.groups.turn import GroupTurn
+from klamm_coordinator.groups.group_context import GroupContext
 from klamm_coordinator.records import schemas
 from klamm_coordinator.records.consumer_group_schemas import NO_PARTITIONS, Current, MemberState, Partitions
 from tests.sim.kit.mutation import Mutation
@@ -41,9 +41,9 @@ def _any_epoch(self: ConsumerGroup, member_id: str, member_epoch: int, partition
     return ErrorCode.NONE
 
 
-def _answer_and_write(self: ConsumerGroups, group_id: str, records: Any, replies: Any, turn: GroupTurn) -> None:
-    turn.effects.replies.extend(replies)
-    _write(self, group_id, records, (), turn)
+def _answer_and_write(self: ConsumerGroups, group_id: str, records: Any, replies: Any, context: GroupContext) -> None:
+    context.effects.replies.extend(replies)
+    _write(self, group_id, records, (), context)
 
 
 def _encode_without_revocations(value: Any) -> bytes | None:
@@ -52,15 +52,15 @@ def _encode_without_revocations(value: Any) -> bytes | None:
     return _encode_value(value)
 
 
-def _believe_who_joins(self: ConsumerGroups, request: Any, batch: Any, turn: GroupTurn) -> None:
-    _take_heartbeat(self, request, batch, turn)
+def _believe_who_joins(self: ConsumerGroups, request: Any, batch: Any, context: GroupContext) -> None:
+    _take_heartbeat(self, request, batch, context)
     if batch.heartbeats and batch.heartbeats[-1][0] is request:
         batch.heartbeats[-1] = (request, batch.heartbeats[-1][1], True)
 
 
-def _refresh_once(self: ConsumerGroups, change: Any, topics: Any, turn: GroupTurn) -> None:
+def _refresh_once(self: ConsumerGroups, change: Any, topics: Any, context: GroupContext) -> None:
     if change.group.epoch != change.group.assignment_epoch:
-        refresh_topics(change, topics, wall_ms=turn.now.wall_ms)
+        refresh_topics(change, topics, wall_ms=context.now.wall_ms)
     update_target(change, "uniform")
 
 
@@ -68,7 +68,7 @@ def _reply_all_the_same(reply: Any, error: ErrorCode) -> Any:
     return reply
 
 
-def _start_without_sessions(self: ConsumerGroups, turn: GroupTurn) -> None:
+def _start_without_sessions(self: ConsumerGroups, context: GroupContext) -> None:
     return None
 
 

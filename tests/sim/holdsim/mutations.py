@@ -14,7 +14,7 @@ from klamm_broker.log.partition.log_retention import LogRetention
 from klamm_broker.maintenance import held_retention
 from klamm_broker.maintenance.held_retention import HeldRetention
 from klamm_coordinator.group_shard.releases import Releases
-from klamm_coordinator.groups.turn import GroupTurn
+from klamm_coordinator.groups.group_context import GroupContext
 from klamm_coordinator.offsets.lowest_offsets import LowestOffsets
 from klamm_coordinator.offsets.released_holds import ReleasedHolds
 from klamm_coordinator.records.schemas import OffsetCommitValue
@@ -69,7 +69,7 @@ def _answer_without_confirmation(self: OwnedShard, done: Callable[[bool], None])
     done(self.is_loaded)
 
 
-def _forget_released_holds(self: Releases, turn: GroupTurn) -> None:
+def _forget_released_holds(self: Releases, turn: GroupContext) -> None:
     self._state.released = ReleasedHolds()
 
 

@@ -172,7 +172,7 @@ class Broker(Server):
         self.topic_partition = PARTITION
         self._is_checking = False
         self._asked_ms = 0
-        self._asked_for: Metadata | None = None
+        self._requested: Metadata | None = None
         replicas: Any = _OnePartition(self)
         clock: Any = SimpleNamespace(wall_ms=lambda: cluster.now_ms)
         self.retention = HeldRetention(
@@ -216,7 +216,7 @@ class Broker(Server):
         checks.check_follower(self.id, self.log.start_offset, self.log.segments.items[0].base_offset)
         if not self._is_checking:
             self._is_checking = True
-            self._asked_ms, self._asked_for = self.cluster.now_ms, None
+            self._asked_ms, self._requested = self.cluster.now_ms, None
             self._step(self.retention.check())
 
     def _step(self, check: Coroutine[Any, Any, None]) -> None:
@@ -227,7 +227,7 @@ class Broker(Server):
         except StopIteration:
             self._is_checking = False
             self._check_deleted(before, start_offset)
-            if self._asked_for == self.image and self.is_leader:
+            if self._requested == self.image and self.is_leader:
                 self.cluster.checks.check_bounds(self.log.segments.items, self.log.config, self.cluster.now_ms)
         else:
             self._check = check
@@ -247,7 +247,7 @@ class Broker(Server):
 
     async def lowest(self, holds: Mapping[TopicPartition, tuple[str, ...]]) -> dict[TopicPartition, LowOffset | None]:
         """Asks the coordinators that own the shards, as this broker knows them."""
-        self._asked_for = self.image
+        self._requested = self.image
         answer = _Answer()
         self._ask(holds[PARTITION], answer)
         return {PARTITION: await answer}

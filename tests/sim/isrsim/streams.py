@@ -201,7 +201,7 @@ class LeaderStream:
 
     def _try_answer(self) -> bool:
         session, now_ms = self._session, self._broker.now_ms
-        if session.has_news and not self._lingers:
+        if session.has_changes and not self._lingers:
             self._lingers = True
             if now_ms + NEWS_LINGER_MS < self._deadline_ms:
                 self._wait(NEWS_LINGER_MS)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from klamm_coordinator.ledger import decisions as ledger_decisions
-from klamm_coordinator.ledger.decisions import StoreTogether
+from klamm_coordinator.ledger.decisions import AppendRecords
 from klamm_coordinator.ledger.ledger import BatchLedger, Verdict
 from klamm_coordinator.ledger.messages import (
     DecideBatch,
@@ -15,7 +15,7 @@ from klamm_coordinator.ledger.messages import (
     Part,
 )
 from klamm_coordinator.transaction_shard.rules import TransactionRules
-from klamm_coordinator.transaction_shard.turn import TransactionTurn
+from klamm_coordinator.transaction_shard.transaction_context import TransactionContext
 from tests.sim.kit.mutation import Mutation
 
 _verdict = BatchLedger.verdict
@@ -42,9 +42,9 @@ def _any_part(part: Part, open_transactions: Any) -> bool:
     return True
 
 
-def _ending_later(record: Any, reply: Any, *rest: Any) -> StoreTogether | LedgerReply:
+def _ending_later(record: Any, reply: Any, *rest: Any) -> AppendRecords | LedgerReply:
     decision = _ending(record, reply, *rest)
-    return StoreTogether(decision.records[:1], reply) if isinstance(decision, StoreTogether) else decision
+    return AppendRecords(decision.records[:1], reply) if isinstance(decision, AppendRecords) else decision
 
 
 def _ending_all(record: Any, reply: Any, committed: Any, open_transactions: Any, *rest: Any) -> Any:
@@ -56,12 +56,12 @@ def _never_wait(request: LedgerRequest, ledger: BatchLedger | None) -> bool:
     return False
 
 
-def _decide_and_tell(self: TransactionRules, request: LedgerRequest, turn: TransactionTurn) -> None:
-    before = len(turn.effects.writes)
-    _decide_ledger(self, request, turn)
-    for write in turn.effects.writes[before:] if isinstance(request, DecideBatch) else ():
-        pending = turn._writes[write.write_id]
-        turn.effects.replies += pending.replies
+def _decide_and_tell(self: TransactionRules, request: LedgerRequest, context: TransactionContext) -> None:
+    before = len(context.effects.writes)
+    _decide_ledger(self, request, context)
+    for write in context.effects.writes[before:] if isinstance(request, DecideBatch) else ():
+        pending = context._writes[write.write_id]
+        context.effects.replies += pending.replies
         pending.replies = ()
 
 

@@ -16,7 +16,7 @@ from klamm_coordinator.runtime.log_write import LogWrite
 from klamm_coordinator.runtime.shard_runtime import ShardRuntime
 from klamm_coordinator.runtime.timers import Now
 from klamm_coordinator.transaction.messages import InitProducerId, InitReply, MarkersWritten, SendMarkers
-from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.producer_ids import ProducerIdPool
 from klamm_coordinator.transaction_shard.records import ShardRecord, decode_shard_record, encode_shard_record
 from klamm_coordinator.transaction_shard.rules import TransactionRules
 from klamm_coordinator.transaction_shard.settings import TransactionSettings
@@ -39,7 +39,7 @@ class Owner:
         self.is_alive = True
         self.is_isolated = False
         self.shard: ShardRuntime[TransactionRules] | None = None
-        self._stock = ProducerIdStock()
+        self._stock = ProducerIdPool()
         self._on_reply: dict[int, tuple[Any, OnReply]] = {}
         self._next_reply_id = 0
         self._queue: deque[LogWrite[ShardRecord]] = deque()

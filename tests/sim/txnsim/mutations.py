@@ -8,14 +8,14 @@ from klamm.errors import ErrorCode
 from klamm_broker.log.producers.producer_state import ProducerStates
 from klamm_broker.log.producers.verification import VerificationGuard, Verifications
 from klamm_coordinator.transaction import decisions
-from klamm_coordinator.transaction.decisions import AnswerNow, Store, Wait
+from klamm_coordinator.transaction.decisions import AnswerNow, RetryAfterWrite, Store
 from klamm_coordinator.transaction.messages import AddPartitions, AddReply, EndTxn, SendMarkers
 from klamm_coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
-from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.producer_ids import ProducerIdPool
 from klamm_coordinator.transaction.states import TxnState
 from klamm_coordinator.transaction_shard.endings import AbortTimer, TransactionEndings
 from klamm_coordinator.transaction_shard.rules import TransactionRules
-from klamm_coordinator.transaction_shard.turn import TransactionTurn
+from klamm_coordinator.transaction_shard.transaction_context import TransactionContext
 from tests.sim.kit.mutation import Mutation
 from tests.sim.txnsim.state_log import StateLog
 
@@ -25,11 +25,11 @@ _end_txn = decisions.end_txn
 
 
 def _store_and_tell(
-    self: TransactionRules, transactional_id: str, value: TransactionMetadata, replies: Any, turn: TransactionTurn
+    self: TransactionRules, transactional_id: str, value: TransactionMetadata, replies: Any, context: TransactionContext
 ) -> None:
-    _store(self, transactional_id, value, replies, turn)
+    _store(self, transactional_id, value, replies, context)
     if value.state.is_decided and value.partitions:
-        turn.order(
+        context.order(
             SendMarkers(
                 transactional_id=transactional_id,
                 marker=ProducerIdAndEpoch(value.producer_id, value.producer_epoch),
@@ -40,22 +40,22 @@ def _store_and_tell(
         )
 
 
-def _start_silently(self: TransactionEndings, turn: TransactionTurn) -> None:
-    turn.schedule(AbortTimer(), turn.settings.abort_check_interval_ms)
+def _start_silently(self: TransactionEndings, context: TransactionContext) -> None:
+    context.schedule(AbortTimer(), context.settings.abort_check_interval_ms)
 
 
 def _answer_and_store(
-    self: TransactionRules, transactional_id: str, value: TransactionMetadata, replies: Any, turn: TransactionTurn
+    self: TransactionRules, transactional_id: str, value: TransactionMetadata, replies: Any, context: TransactionContext
 ) -> None:
     early = [(reply_id, reply) for reply_id, reply in replies if isinstance(reply, AddReply)]
     for reply_id, reply in early:
-        self._parked.answer(reply_id, reply, turn)
-    _store(self, transactional_id, value, [one for one in replies if one not in early], turn)
+        self._parked.answer(reply_id, reply, context)
+    _store(self, transactional_id, value, [one for one in replies if one not in early], context)
 
 
 def _end_whatever_there_is(
-    request: EndTxn, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
-) -> Store | AnswerNow | Wait:
+    request: EndTxn, current: TransactionMetadata | None, pool: ProducerIdPool, now_ms: int
+) -> Store | AnswerNow | RetryAfterWrite:
     if current is not None and current.state is TxnState.ONGOING:
         request = EndTxn(
             reply_id=request.reply_id,
@@ -64,18 +64,18 @@ def _end_whatever_there_is(
             committed=request.committed,
             bump_epoch=request.bump_epoch,
         )
-    return _end_txn(request, current, stock, now_ms)
+    return _end_txn(request, current, pool, now_ms)
 
 
 def _end_in_the_same_epoch(
-    current: TransactionMetadata, stock: ProducerIdStock, now_ms: int, *, last_producer_epoch: int
+    current: TransactionMetadata, pool: ProducerIdPool, now_ms: int, *, last_producer_epoch: int
 ) -> TransactionMetadata | None:
     return current.ending(committed=False, now_ms=now_ms)
 
 
 def _add_to_anybody(
     requests: tuple[AddPartitions, ...], current: TransactionMetadata | None, now_ms: int
-) -> Store | AnswerNow | Wait:
+) -> Store | AnswerNow | RetryAfterWrite:
     if current is not None and current.state is not TxnState.ONGOING:
         return _add_partitions(requests, current, now_ms)
     return AnswerNow()
@@ -95,11 +95,11 @@ def _append_of_any_writer(self: StateLog, epoch: int, sequence: int, entries: An
 
 
 def _complete_at_once(
-    self: TransactionEndings, transactional_id: str, value: TransactionMetadata, turn: TransactionTurn
+    self: TransactionEndings, transactional_id: str, value: TransactionMetadata, context: TransactionContext
 ) -> None:
-    _tell(self, transactional_id, value, turn)
+    _tell(self, transactional_id, value, context)
     if value.partitions:
-        self.complete(transactional_id, turn)
+        self.complete(transactional_id, context)
 
 
 _tell = TransactionEndings.tell

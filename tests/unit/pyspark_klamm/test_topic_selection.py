@@ -32,13 +32,13 @@ def parsed(**options: str) -> TopicSelection:
 
 def test_subscribe_selects_every_partition_of_the_existing_topics():
     chosen = parsed(subscribe="weather, flights, none-such")
-    assert chosen.asked_topics == ("weather", "flights", "none-such")
+    assert chosen.requested_topics == ("weather", "flights", "none-such")
     assert chosen.choose(VIEW) == [TopicPartition(*each) for each in (("weather", 0), ("flights", 0), ("flights", 1))]
 
 
 def test_a_topic_pattern_matches_anywhere_in_a_name_and_no_internal_topic():
     chosen = parsed(subscribePattern="fli.ht")
-    assert chosen.asked_topics is None
+    assert chosen.requested_topics is None
     assert chosen.names(VIEW) == ["flights", "my-flights"]
     assert parsed(subscribePattern="^fli").names(VIEW) == ["flights"]
 

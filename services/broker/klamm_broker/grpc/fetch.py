@@ -30,7 +30,7 @@ from klamm_server.rpc.absent_fields import given
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.event_queue import QueueFullError
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ class FetchRpc:
     ) -> FetchHeader:
         """Returns the header of an answer, and charges the caller for its records."""
         nodes = self._nodes.leaders(answers) if found.errors else ()
-        header = FetchHeader(partitions=await each_in_turns(encode, answers), node_endpoints=nodes)
+        header = FetchHeader(partitions=await map_in_slices(encode, answers), node_endpoints=nodes)
         if caller is not None:
             header.throttle_time_ms = caller.charge_bytes(CONSUMER_BYTE_RATE, found.size_bytes)
         return header

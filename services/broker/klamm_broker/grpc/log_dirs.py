@@ -5,7 +5,7 @@ from __future__ import annotations
 from klamm.wire.v1 import broker_pb2 as pb
 from klamm_broker.grpc.named_topics import named_topics
 from klamm_broker.handlers.log_dirs import LogDirsHandler, ReplicaMove, StartedMove
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 
 class LogDirsRpc:
@@ -37,7 +37,7 @@ class LogDirsRpc:
         started = await self._handler.alter_replica_log_dirs(
             ReplicaMove(one.topic, one.partition, one.path) for one in request.replicas
         )
-        return pb.AlterReplicaLogDirsResponse(results=await each_in_turns(_altered, started))
+        return pb.AlterReplicaLogDirsResponse(results=await map_in_slices(_altered, started))
 
 
 def _altered(one: StartedMove) -> pb.AlteredReplicaLogDir:

@@ -19,7 +19,7 @@ from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.messages.nodes import BrokerNodes, coordinator_node, reachable
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.net.listeners import Listener, endpoint, seen_by_caller
+from klamm_server.net.listeners import Listener, endpoint, own_listener
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
@@ -59,14 +59,14 @@ class MetadataRpc:
 
     def _controller_nodes(self) -> list[Node]:
         return reachable(
-            Node(node_id=number, endpoint=endpoint(seen_by_caller(listeners)))
+            Node(node_id=number, endpoint=endpoint(own_listener(listeners)))
             for number, listeners in enumerate(self._controllers())
         )
 
     def _topics(self, image: MetadataImage, names: Iterable[str], may_create: bool) -> list[TopicMetadata]:
         brokers = image.live_brokers()
         live = frozenset(broker.broker_id for broker in brokers)
-        unreachable = frozenset(broker.broker_id for broker in brokers if seen_by_caller(broker.listeners) is None)
+        unreachable = frozenset(broker.broker_id for broker in brokers if own_listener(broker.listeners) is None)
 
         def described(name: str) -> TopicMetadata:
             if not may_see(name):

@@ -14,7 +14,7 @@ from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQ
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
 from klamm_broker.log.segment.check_budget import CheckBudget
 from klamm_server.rpc.absent_fields import given, or_unknown
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 
 class PartitionsRpc:
@@ -47,7 +47,7 @@ class PartitionsRpc:
             begun += self._offsets.list_offsets(queries, isolation_level=request.isolation_level, budget=budget)
             await end_long_turn(request.partitions)
         listed = await self._offsets.finish(begun)
-        return pb.ListOffsetsResponse(partitions=await each_in_turns(_listed, listed))
+        return pb.ListOffsetsResponse(partitions=await map_in_slices(_listed, listed))
 
     async def offset_for_leader_epoch(
         self, request: pb.OffsetForLeaderEpochRequest, context: object
@@ -56,7 +56,7 @@ class PartitionsRpc:
             EpochQuery(one.topic, one.partition, or_unknown(one, "current_leader_epoch"), one.leader_epoch)
             for one in request.partitions
         )
-        return pb.OffsetForLeaderEpochResponse(partitions=await each_in_turns(_epoch_end, ends))
+        return pb.OffsetForLeaderEpochResponse(partitions=await map_in_slices(_epoch_end, ends))
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, context: CallContext) -> pb.DeleteRecordsResponse:
         deletions = [RecordDeletion(one.topic, one.partition, one.before_offset) for one in request.partitions]
@@ -64,14 +64,14 @@ class PartitionsRpc:
         deleted = await self._deletions.delete_records(
             deletions, timeout_ms=timeout_ms, client_host=client_host(context)
         )
-        return pb.DeleteRecordsResponse(partitions=await each_in_turns(_deleted, deleted))
+        return pb.DeleteRecordsResponse(partitions=await map_in_slices(_deleted, deleted))
 
     async def describe_producers(
         self, request: pb.DescribeProducersRequest, context: object
     ) -> pb.DescribeProducersResponse:
         named = (TopicPartition(one.topic, number) for one in request.topics for number in one.partitions)
-        described = await each_in_turns(self._producers.describe, named)
-        return pb.DescribeProducersResponse(partitions=await each_in_turns(_producers, described))
+        described = await map_in_slices(self._producers.describe, named)
+        return pb.DescribeProducersResponse(partitions=await map_in_slices(_producers, described))
 
 
 def _listed(one: ListedOffset) -> pb.ListedOffset:

@@ -17,7 +17,7 @@ from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.messages.produce import decode, encode
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 
 class ProduceRpc:
@@ -91,6 +91,6 @@ class ProduceRpc:
 
     async def _response(self, answers: Sequence[Produced]) -> ProduceResponse:
         return ProduceResponse(
-            partitions=await each_in_turns(encode, answers),
+            partitions=await map_in_slices(encode, answers),
             node_endpoints=self._nodes.leaders(answers),
         )

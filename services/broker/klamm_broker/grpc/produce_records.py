@@ -39,7 +39,7 @@ from klamm_server.rpc.absent_fields import given
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.clock import Clock
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.session import CALLER, refusal
 
 _Prepared = tuple[list[RawRecord], list[RecordOutcome], list[PlacedRecords]]
@@ -191,7 +191,7 @@ def _raw(record: PlainRecord, now_ms: int) -> RawRecord:
 
 
 async def _response(outcomes: Sequence[RecordOutcome]) -> ProduceRecordsResponse:
-    return ProduceRecordsResponse(records=await each_in_turns(_encode, outcomes))
+    return ProduceRecordsResponse(records=await map_in_slices(_encode, outcomes))
 
 
 def _encode(outcome: RecordOutcome) -> ProducedRecord:

@@ -34,8 +34,8 @@ class ScrubsRpc:
         )
 
     async def describe_scrubs(self, request: DescribeScrubsRequest, context: object) -> DescribeScrubsResponse:
-        is_wanted = topic_filter(named_topics(request.topics))
-        found = [one for one in self._scrubber.status() if is_wanted(one.topic_partition)]
+        is_requested = topic_filter(named_topics(request.topics))
+        found = [one for one in self._scrubber.status() if is_requested(one.topic_partition)]
         if request.unrepaired_only:
             found = [one for one in found if one.is_damaged]
         return DescribeScrubsResponse(scrubs=map(_described, found))
@@ -46,7 +46,7 @@ def _described(status: ScrubStatus) -> DescribedScrub:
     return DescribedScrub(
         topic=topic,
         partition=partition,
-        asked=status.is_asked,
+        asked=status.is_requested,
         running=status.is_running,
         next_offset=status.mark.next_offset,
         end_offset=status.mark.end_offset,

@@ -9,7 +9,7 @@ from klamm_broker.handlers.describe_unread import (
     ReaderPosition,
     UnreadRecords,
 )
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 
 class UnreadRpc:
@@ -21,7 +21,7 @@ class UnreadRpc:
     async def describe_unread(self, request: pb.DescribeUnreadRequest, context: object) -> pb.DescribeUnreadResponse:
         positions = [ReaderPosition(one.topic, one.partition, one.offset) for one in request.positions]
         described = await self._unread.describe_unread(positions)
-        return pb.DescribeUnreadResponse(partitions=await each_in_turns(_unread, described))
+        return pb.DescribeUnreadResponse(partitions=await map_in_slices(_unread, described))
 
 
 def _unread(one: UnreadRecords) -> pb.UnreadRecords:

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import INTERNAL_TOPICS, TopicPartition
+from klamm_broker.handlers.audit_changes import record_changes
 from klamm_broker.handlers.parkers import ClientHost, parker_of, unknown_host
-from klamm_broker.handlers.told_changes import tell_changes
 from klamm_broker.handlers.topic_rights import require_topic
 from klamm_broker.io import metrics
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, PendingRecordDeletion
 from klamm_broker.replica.replica_manager import ReplicaManager
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.audit.events import Activity
 from klamm_server.security.session import require_audit
 
@@ -56,7 +56,7 @@ class DeleteRecordsHandler:
         self, deletions: Sequence[RecordDeletion], *, timeout_ms: int, client_host: ClientHost = unknown_host
     ) -> list[DeletedRecords]:
         """Deletes records, and returns one answer per deletion in the same order."""
-        outcomes = await each_in_turns(self._begin, deletions)
+        outcomes = await map_in_slices(self._begin, deletions)
         waiting = [one for one in outcomes if isinstance(one, PendingRecordDeletion) and not one.settle()]
         if waiting:
             await self._wait(waiting, timeout_ms, client_host)
@@ -64,7 +64,7 @@ class DeleteRecordsHandler:
             _answer(wanted, outcome) if isinstance(outcome, PendingRecordDeletion) else _failed(wanted, outcome)
             for wanted, outcome in zip(deletions, outcomes, strict=True)
         ]
-        tell_changes("DeleteRecords", Activity.DELETE, answers)
+        record_changes("DeleteRecords", Activity.DELETE, answers)
         return answers
 
     async def _wait(self, waiting: list[PendingRecordDeletion], timeout_ms: int, client_host: ClientHost) -> None:

@@ -34,7 +34,7 @@ from klamm_broker.replica.fetch_reader import (
     LocatedSlice,
     ReaderTerms,
 )
-from klamm_broker.replica.reader_watch import ReaderTurn
+from klamm_broker.replica.reader_watch import ReaderContext
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_selector import ReplicaSelector
 from klamm_server.runtime.event_queue import QueueFullError
@@ -54,13 +54,13 @@ class FetchQuery:
     """The partitions and limits of one fetch request or fetch stream. A stream moves its cursors forward."""
 
     cursors: Sequence[FetchCursor]
-    """The positions to read. With `turn`, those of its partitions that may have changed."""
+    """The positions to read. With `context`, those of its partitions that may have changed."""
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     terms: ReaderTerms
     client_host: ClientHost = unknown_host
-    turn: ReaderTurn | None = None
+    context: ReaderContext | None = None
     """The fetch of an incremental session, or None without one."""
 
 
@@ -118,7 +118,7 @@ class FetchHandler:
         return (
             found.size_bytes < min(query.min_bytes, query.max_bytes)
             and query.max_wait_ms > 0
-            and (bool(found.answers) or query.turn is not None)
+            and (bool(found.answers) or query.context is not None)
             and not found.is_urgent
         )
 
@@ -151,13 +151,13 @@ class FetchHandler:
 
     def _locate(self, query: FetchQuery) -> LocatedFetch:
         refused = _refreshed(query)
-        room_bytes, wanted_bytes = self._room_bytes(query), _wanted_bytes(query)
+        room_bytes, wanted_bytes = self._free_bytes(query), _min_bytes(query)
         return self._reader.locate(query.cursors, room_bytes, query.terms, refused, wanted_bytes=wanted_bytes)
 
     async def _located(self, query: FetchQuery) -> LocatedFetch:
         """Locates the records, those of many partitions in several turns of the event loop."""
         refused = _refreshed(query)
-        cursors, room_bytes, wanted_bytes = query.cursors, self._room_bytes(query), _wanted_bytes(query)
+        cursors, room_bytes, wanted_bytes = query.cursors, self._free_bytes(query), _min_bytes(query)
         if len(cursors) <= TURN_PARTITIONS_MAX:
             return self._reader.locate(cursors, room_bytes, query.terms, refused, wanted_bytes=wanted_bytes)
         found = None
@@ -168,7 +168,7 @@ class FetchHandler:
         assert found is not None
         return found
 
-    def _room_bytes(self, query: FetchQuery) -> int:
+    def _free_bytes(self, query: FetchQuery) -> int:
         return min(query.max_bytes, self._fetch_max_bytes, self._memory.free_bytes)
 
     async def _wait(self, query: FetchQuery, found: LocatedFetch, missing_bytes: int, wait_ms: int) -> bool:
@@ -176,8 +176,8 @@ class FetchHandler:
         awaited = found.awaited
         # What another turn of the event loop changes is seen when the operation is first tried.
         await end_long_turn(awaited)
-        if query.turn is not None:
-            return await self._wait_in_session(query, query.turn, found, missing_bytes, wait_ms)
+        if query.context is not None:
+            return await self._wait_in_session(query, query.context, found, missing_bytes, wait_ms)
         keys = [one.partition.topic_partition for one in awaited]
         parker = parker_of(query.client_host, (one.topic for one in keys))
         return await self._fetches.wait(
@@ -185,19 +185,19 @@ class FetchHandler:
         )
 
     async def _wait_in_session(
-        self, query: FetchQuery, turn: ReaderTurn, found: LocatedFetch, missing_bytes: int, wait_ms: int
+        self, query: FetchQuery, context: ReaderContext, found: LocatedFetch, missing_bytes: int, wait_ms: int
     ) -> bool:
         """Waits as `_wait`. The session notices changes of all its partitions, so the purgatory watches none."""
         waits: list[DelayedFetch] = []
 
         def begin(on_done: Callable[[], None]) -> DelayedFetch:
-            waits.append(turn.begin_wait(found.awaited, missing_bytes, on_done))
+            waits.append(context.begin_wait(found.awaited, missing_bytes, on_done))
             return waits[0]
 
         try:
-            return await self._fetches.wait(begin, (), wait_ms, parker_of(query.client_host, turn.topics))
+            return await self._fetches.wait(begin, (), wait_ms, parker_of(query.client_host, context.topics))
         finally:
-            turn.end_wait(waits[0])
+            context.end_wait(waits[0])
 
     async def _read(
         self,
@@ -231,7 +231,7 @@ class FetchHandler:
             metrics.on_error("fetch", error.code)
 
 
-def _wanted_bytes(query: FetchQuery) -> int:
+def _min_bytes(query: FetchQuery) -> int:
     """Returns the bytes with which the fetch is answered without a wait. A stream waits for at least one."""
     return max(1, min(query.min_bytes, query.max_bytes))
 
@@ -242,12 +242,12 @@ def _refreshed(query: FetchQuery) -> AbstractSet[str]:
 
     The handler asks before each read, so that a client that lost its right gets an error at the end of a long poll."""
     refused: AbstractSet[str] = frozenset()
-    turn = query.turn
+    context = query.context
     if CALLER.get() is not None:
-        topics = {one.topic_partition.topic for one in query.cursors} if turn is None else turn.topics
+        topics = {one.topic_partition.topic for one in query.cursors} if context is None else context.topics
         refused = refused_topics(AclOperation.READ, topics)
-    if turn is not None:
-        query.cursors = turn.cursors(query.terms, refused)
+    if context is not None:
+        query.cursors = context.cursors(query.terms, refused)
     return refused
 
 

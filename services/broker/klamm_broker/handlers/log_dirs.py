@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
-from klamm_broker.handlers.told_changes import tell_changes
+from klamm_broker.handlers.audit_changes import record_changes
 from klamm_broker.handlers.topic_filter import topic_filter
 from klamm_broker.io import metrics
 from klamm_broker.log.dirs.log_dir_description import ReplicaOnDisk
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.maintenance.held_partitions import NOT_HELD, HeldPartitions
 from klamm_broker.maintenance.log_dir_moves import LogDirMoves
-from klamm_server.runtime.loop_slices import ITEMS_PER_TURN
+from klamm_server.runtime.sliced_work import ITEMS_PER_TURN
 from klamm_server.security.audit.events import Activity
 from klamm_server.security.session import require_audit
 
@@ -120,7 +120,7 @@ class LogDirsHandler:
             if not number % ITEMS_PER_TURN:
                 # A move that is refused does not let other work run.
                 await asyncio.sleep(0)
-        tell_changes("AlterReplicaLogDirs", Activity.UPDATE, started)
+        record_changes("AlterReplicaLogDirs", Activity.UPDATE, started)
         return started
 
     async def _alter(self, wanted: ReplicaMove) -> StartedMove:

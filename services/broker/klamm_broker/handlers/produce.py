@@ -40,7 +40,7 @@ from klamm_broker.log.partition.partition_log import AppendResult, ShardWriter
 from klamm_broker.log.segment.check_budget import TURN_NS, CheckBudget, OverBudgetError
 from klamm_broker.log.segment.record_set import CheckedSet
 from klamm_broker.purgatory.driver import PurgatoryDriver
-from klamm_broker.replica.delayed_news import DelayedNews
+from klamm_broker.replica.delayed_leader_epoch import DelayedLeaderEpoch
 from klamm_broker.replica.delayed_produce import PendingAppend, PendingSync
 from klamm_broker.replica.leader_hint import leader_hint
 from klamm_broker.replica.partition import Partition
@@ -102,7 +102,7 @@ class Produced(NamedTuple):
     record_errors: Sequence[RecordError] = ()
 
 
-AnswersInTime = Coroutine[Any, Any, list[Produced]]
+PendingAnswers = Coroutine[Any, Any, list[Produced]]
 """The answers of a produce that must wait before or after its append."""
 
 
@@ -130,7 +130,7 @@ class ProduceHandler:
         self._transactions = transactions
         self._produces = produces
 
-    def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
+    def serve(self, produce: Produce) -> list[Produced] | PendingAnswers:
         """Returns the answers in the order of the partitions, or a coroutine if the produce must wait. With acks=0 the
         list has only the partitions that failed."""
         order = produce.partitions
@@ -139,12 +139,12 @@ class ProduceHandler:
             produce, failed = self._without_denied(produce)
             if not produce.partitions:
                 return failed
-        answers: list[Produced] | AnswersInTime
+        answers: list[Produced] | PendingAnswers
         if produce.acks not in _ACKS:
             error = ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={produce.acks}; expected -1, 0 or 1")
             answers = self.refuse(produce, error)
         elif produce.transactional_id or len(produce.partitions) > TURN_PARTITIONS_MAX or self._awaited(produce):
-            answers = self._serve_in_time(produce)
+            answers = self._serve_async(produce)
         else:
             answers = self._append_all(produce, {}, _NO_PARTITIONS)
         if not failed:
@@ -172,11 +172,11 @@ class ProduceHandler:
     def _all_denied(self, produce: Produce) -> tuple[Produce, list[Produced]]:
         return produce._replace(partitions=()), self.refuse(produce, refusal(ResourceType.TRANSACTIONAL_ID))
 
-    async def _serve_in_time(self, produce: Produce) -> list[Produced]:
+    async def _serve_async(self, produce: Produce) -> list[Produced]:
         unknown_epochs = await self._await_elections(produce)
         guards = await self._guards_of(produce) if produce.transactional_id else {}
         if len(produce.partitions) > TURN_PARTITIONS_MAX:
-            return await self._append_in_turns(produce, guards, unknown_epochs)
+            return await self._append_in_slices(produce, guards, unknown_epochs)
         answers = self._append_all(produce, guards, unknown_epochs)
         return answers if isinstance(answers, list) else await answers
 
@@ -188,7 +188,7 @@ class ProduceHandler:
             return awaited
         wait_ms = min(max(0, produce.timeout_ms), NEWS_WAIT_MAX_MS)
         await self._produces.wait(
-            lambda on_done: DelayedNews(lambda: bool(self._awaited(produce)), on_done),
+            lambda on_done: DelayedLeaderEpoch(lambda: bool(self._awaited(produce)), on_done),
             awaited,
             wait_ms,
             parker_of(produce.client_host, (one.topic for one in awaited)),
@@ -208,7 +208,7 @@ class ProduceHandler:
 
     def _append_all(
         self, produce: Produce, guards: Guards, unknown_epochs: Set[TopicPartition]
-    ) -> list[Produced] | AnswersInTime:
+    ) -> list[Produced] | PendingAnswers:
         pending: _Pending = {}
         late: _Late = {}
         if tracing.is_on():
@@ -222,7 +222,7 @@ class ProduceHandler:
             return _failures(answers)
         return self._await_replicas(answers, pending, produce) if pending else answers
 
-    async def _append_in_turns(
+    async def _append_in_slices(
         self, produce: Produce, guards: Guards, unknown_epochs: Set[TopicPartition]
     ) -> list[Produced]:
         """Appends to many partitions in several turns of the event loop."""
@@ -389,7 +389,7 @@ def _is_any_of_transaction(partitions: Sequence[PartitionRecords]) -> bool:
     return False
 
 
-async def _merge(order: Sequence[PartitionRecords], failed: list[Produced], answers: AnswersInTime) -> list[Produced]:
+async def _merge(order: Sequence[PartitionRecords], failed: list[Produced], answers: PendingAnswers) -> list[Produced]:
     return _merged(order, failed, await answers)
 
 

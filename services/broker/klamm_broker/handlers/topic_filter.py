@@ -14,8 +14,8 @@ def topic_filter(topics: Mapping[str, Collection[int]]) -> Callable[[TopicPartit
         return lambda _: True
     wanted = {topic: frozenset(partitions) for topic, partitions in topics.items()}
 
-    def is_wanted(topic_partition: TopicPartition) -> bool:
+    def is_requested(topic_partition: TopicPartition) -> bool:
         partitions = wanted.get(topic_partition.topic)
         return partitions is not None and (not partitions or topic_partition.partition in partitions)
 
-    return is_wanted
+    return is_requested

@@ -21,7 +21,7 @@ from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.rpc.txn_markers import check_marker
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 
 class MarkerToWrite(NamedTuple):
@@ -53,10 +53,10 @@ class WriteTxnMarkersHandler:
     ) -> list[list[MarkedPartition]]:
         """Writes the markers. Returns for each marker the answers of its partitions."""
         asked = [(marker.end, partition) for marker in markers for partition in marker.partitions]
-        outcomes = await each_in_turns(lambda one: self._append(*one), asked)
+        outcomes = await map_in_slices(lambda one: self._append(*one), asked)
         pending = [one for one in outcomes if isinstance(one, PendingAppend)]
         await wait_for_appends(self._produces, pending, self._timeout_ms, server(client_host))
-        results = iter(await each_in_turns(lambda one: _result(one[0][1], one[1]), zip(asked, outcomes, strict=True)))
+        results = iter(await map_in_slices(lambda one: _result(one[0][1], one[1]), zip(asked, outcomes, strict=True)))
         return [[next(results) for _ in marker.partitions] for marker in markers]
 
     def _append(self, end: TransactionEnd, partition: TopicPartition) -> PendingAppend | BrokerError:

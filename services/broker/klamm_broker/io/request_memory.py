@@ -49,16 +49,16 @@ class RequestMemory:
 
     def take_anyway(self, size_bytes: int) -> None:
         """Takes bytes without a check, for an answer that was read within `free_bytes` (its first batch may be larger),
-        or after `has_room`."""
+        or after `fits`."""
         self._held_bytes += size_bytes
 
-    def has_room(self, size_bytes: int) -> bool:
+    def fits(self, size_bytes: int) -> bool:
         """Returns True if `wait_take` would return without waiting."""
         return not self._waiting and self._admits(size_bytes)
 
     async def wait_take(self, size_bytes: int) -> None:
         """Takes the bytes as soon as there is room for them. Requests get room in the order of their calls."""
-        if self.has_room(size_bytes):
+        if self.fits(size_bytes):
             self._held_bytes += size_bytes
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -22,9 +22,9 @@ class AclApis:
     def __init__(self, controller: ActiveController) -> None:
         self._controller = controller
 
-    async def describe(self, request: Request, wanted: Any) -> Fields:
+    async def describe(self, request: Request, body: Any) -> Fields:
         """Returns the matching entries, grouped by resource pattern as in Kafka."""
-        ask = pb.DescribeAclsRequest(filter=_filter(wanted))
+        ask = pb.DescribeAclsRequest(filter=_filter(body))
         try:
             answer = await self._controller.ask(AdminStub.describe_acls, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
@@ -35,7 +35,7 @@ class AclApis:
             "resources": _by_pattern([binding_of(each) for each in answer.acls]),
         }
 
-    async def create(self, request: Request, wanted: Any) -> Fields:
+    async def create(self, request: Request, body: Any) -> Fields:
         ask = pb.CreateAclsRequest(
             creations=[
                 pb.AclBinding(
@@ -47,25 +47,25 @@ class AclApis:
                     operation=each.operation,
                     permission_type=each.permission_type,
                 )
-                for each in wanted.creations
+                for each in body.creations
             ],
             timeout_ms=TIMEOUT_MS,
         )
         try:
             answer = await self._controller.change(AdminStub.create_acls, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
-            return {"results": [_refused(error)] * len(wanted.creations)}
+            return {"results": [_refused(error)] * len(body.creations)}
         return {"results": [_outcome(each.error_code, each.error_message) for each in answer.results]}
 
-    async def delete(self, request: Request, wanted: Any) -> Fields:
+    async def delete(self, request: Request, body: Any) -> Fields:
         ask = pb.DeleteAclsRequest(
-            filters=[_filter(each) for each in wanted.filters],
+            filters=[_filter(each) for each in body.filters],
             timeout_ms=TIMEOUT_MS,
         )
         try:
             answer = await self._controller.change(AdminStub.delete_acls, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
-            return {"filter_results": [{**_refused(error), "matching_acls": []}] * len(wanted.filters)}
+            return {"filter_results": [{**_refused(error), "matching_acls": []}] * len(body.filters)}
         return {
             "filter_results": [
                 {
@@ -77,15 +77,15 @@ class AclApis:
         }
 
 
-def _filter(wanted: Any) -> pb.AclBindingFilter:
+def _filter(body: Any) -> pb.AclBindingFilter:
     return pb.AclBindingFilter(
-        resource_type=wanted.resource_type_filter,
-        resource_name=wanted.resource_name_filter,
-        pattern_type=wanted.pattern_type_filter,
-        principal=wanted.principal_filter,
-        host=wanted.host_filter,
-        operation=wanted.operation,
-        permission_type=wanted.permission_type,
+        resource_type=body.resource_type_filter,
+        resource_name=body.resource_name_filter,
+        pattern_type=body.pattern_type_filter,
+        principal=body.principal_filter,
+        host=body.host_filter,
+        operation=body.operation,
+        permission_type=body.permission_type,
     )
 
 

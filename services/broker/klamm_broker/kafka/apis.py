@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.kafka.api_versions import api_versions
-from klamm_broker.kafka.connection import Answer, AnswerInTime
+from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.fetch import Fetch
 from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.framed_fetch import FramedFetch
 from klamm_broker.kafka.framed_produce import FramedProduce
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.sasl_messages import out_of_place
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.runtime.clock import Clock
-from klamm_server.runtime.loop_slices import LoopSlices
+from klamm_server.runtime.sliced_work import SlicedWork
 
 if TYPE_CHECKING:
     from klamm_broker.kafka.cold_apis import ColdApis
@@ -34,7 +34,7 @@ class KafkaApis:
         handlers: Handlers,
         controller: ActiveController,
         to_coordinators: Coordinators,
-        cluster: SeenCluster,
+        cluster: ListenerMetadata,
         sessions: FetchSessions,
         clock: Clock,
         framed_produce: FramedProduce,
@@ -49,10 +49,10 @@ class KafkaApis:
         self._framed_fetch = framed_fetch
         self._topic_ids = TopicIds(lambda: cluster.image)
         self._fetch = Fetch(handlers.fetch, cluster, self._topic_ids, sessions, clock)
-        self._slices = LoopSlices()
+        self._slices = SlicedWork()
         self._cold: ColdApis | None = None
 
-    def handle(self, request: Request) -> Answer | AnswerInTime:
+    def handle(self, request: Request) -> Answer | PendingAnswer:
         """Returns the body of the answer, or a coroutine if the request must wait. Raises MalformedRequestError, or
         another KlammError that ends the connection."""
         match request.api_key:

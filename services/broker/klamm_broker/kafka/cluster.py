@@ -12,9 +12,9 @@ from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
 from klamm_broker.kafka import authorized_operations, features
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
+from klamm_broker.kafka.listener_metadata import ListenerBroker, ListenerMetadata
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.seen_cluster import SeenBroker, SeenCluster
 from klamm_broker.kafka.voters import CONTROLLER_LISTENER, directory_id
 from klamm_server.runtime.clock import Clock
 from klamm_server.security.session import may_be_shown_with_cluster, may_with_cluster
@@ -26,14 +26,14 @@ _BROKERS, _CONTROLLERS = 1, 2
 class ClusterApis:
     """Answers requests about the cluster. Each method takes a decoded request and returns the answer's fields."""
 
-    def __init__(self, controller: ActiveController, view: SeenCluster, clock: Clock) -> None:
+    def __init__(self, controller: ActiveController, view: ListenerMetadata, clock: Clock) -> None:
         self._controller = controller
         self._view = view
         self._clock = clock
 
-    async def describe(self, request: Request, wanted: Any) -> Fields:
+    async def describe(self, request: Request, body: Any) -> Fields:
         """Describes the brokers. Clients cannot ask for controllers, because controllers have no Kafka listener."""
-        endpoint_type = getattr(wanted, "endpoint_type", _BROKERS)
+        endpoint_type = getattr(body, "endpoint_type", _BROKERS)
         image = self._view.image
         if endpoint_type != _BROKERS:
             is_known = endpoint_type == _CONTROLLERS
@@ -43,7 +43,7 @@ class ClusterApis:
                 "cluster_id": image.cluster_id,
                 "brokers": [],
             }
-        with_fenced = getattr(wanted, "include_fenced_brokers", False)
+        with_fenced = getattr(body, "include_fenced_brokers", False)
         brokers = self._view.registered() if with_fenced else self._view.brokers()
         return {
             "error_code": ErrorCode.NONE,
@@ -51,15 +51,15 @@ class ClusterApis:
             "controller_id": self._view.controller_id,
             "brokers": [_broker(one) for one in brokers],
             "cluster_authorized_operations": authorized_operations.of_cluster(
-                wanted.include_cluster_authorized_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
+                body.include_cluster_authorized_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
             ),
         }
 
-    async def describe_quorum(self, request: Request, wanted: Any) -> Fields:
+    async def describe_quorum(self, request: Request, body: Any) -> Fields:
         """Describes the quorum of the controllers' log, which is the only quorum."""
-        asked = {(topic.topic_name, one.partition_index) for topic in wanted.topics for one in topic.partitions}
+        asked = {(topic.topic_name, one.partition_index) for topic in body.topics for one in topic.partitions}
         if asked != {(CLUSTER_METADATA_TOPIC, 0)}:
-            return _no_quorums(wanted)
+            return _no_quorums(body)
         try:
             quorum = await self._controller.ask(
                 AdminStub.describe_quorum, pb.DescribeQuorumRequest(), timeout_ms=TIMEOUT_MS
@@ -101,19 +101,19 @@ class ClusterApis:
             "last_caught_up_timestamp": -1 if replica.lag else heard_ms,
         }
 
-    async def unregister_broker(self, request: Request, wanted: Any) -> Fields:
-        ask = pb.UnregisterBrokerRequest(broker_id=wanted.broker_id)
+    async def unregister_broker(self, request: Request, body: Any) -> Fields:
+        ask = pb.UnregisterBrokerRequest(broker_id=body.broker_id)
         try:
             await self._controller.change(AdminStub.unregister_broker, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message}
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
-    async def update_features(self, request: Request, wanted: Any) -> Fields:
+    async def update_features(self, request: Request, body: Any) -> Fields:
         """Accepts a request if all its levels are the current ones. Otherwise refuses the whole request."""
         if not may_with_cluster(AclOperation.ALTER):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
-        for one in wanted.feature_updates:
+        for one in body.feature_updates:
             upgrade_type = getattr(one, "upgrade_type", None)
             if upgrade_type is None:
                 upgrade_type = features.SAFE_DOWNGRADE if one.allow_downgrade else features.UPGRADE
@@ -121,12 +121,12 @@ class ClusterApis:
                 return {"error_code": ErrorCode.INVALID_UPDATE_VERSION, "error_message": why, "results": []}
         results = [
             {"feature": one.feature, "error_code": ErrorCode.NONE, "error_message": None}
-            for one in wanted.feature_updates
+            for one in body.feature_updates
         ]
         return {"error_code": ErrorCode.NONE, "error_message": None, "results": results}
 
 
-def _broker(broker: SeenBroker) -> Fields:
+def _broker(broker: ListenerBroker) -> Fields:
     return {
         "broker_id": broker.broker_id,
         "host": broker.host,
@@ -148,12 +148,12 @@ def _no_quorum(code: ErrorCode, message: str) -> Fields:
     return {"error_code": code, "error_message": message, "topics": [], "nodes": []}
 
 
-def _no_quorums(wanted: Any) -> Fields:
+def _no_quorums(body: Any) -> Fields:
     """Returns an error for each partition, as Kafka does if a request names another partition than that of the
     controllers' log."""
     topics = [
         {"topic_name": topic.topic_name, "partitions": [_no_partition(one.partition_index) for one in topic.partitions]}
-        for topic in wanted.topics
+        for topic in body.topics
     ]
     return {"error_code": ErrorCode.NONE, "error_message": None, "topics": topics, "nodes": []}
 

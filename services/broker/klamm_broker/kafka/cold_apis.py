@@ -24,11 +24,11 @@ from klamm_broker.kafka.connection import Parts
 from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.groups import GroupApis
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.quotas import QuotaApis
 from klamm_broker.kafka.replicas import ReplicaApis
 from klamm_broker.kafka.request_parts import joined_answer, parts_of
 from klamm_broker.kafka.requests import ApiKey, Request
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.topic_pages import describe_topic_partitions
 from klamm_broker.kafka.topics import TopicApis
@@ -37,7 +37,7 @@ from klamm_broker.kafka.txn_markers import write_txn_markers
 from klamm_broker.kafka.users import UserApis
 from klamm_broker.kafka.voters import VoterApis
 from klamm_server.runtime.clock import Clock
-from klamm_server.runtime.loop_slices import LoopSlices
+from klamm_server.runtime.sliced_work import SlicedWork
 
 ResultT = TypeVar("ResultT")
 
@@ -58,13 +58,13 @@ class ColdApis:
         handlers: Handlers,
         controller: ActiveController,
         to_coordinators: Coordinators,
-        cluster: SeenCluster,
+        cluster: ListenerMetadata,
         topic_ids: TopicIds,
         clock: Clock,
-        slices: LoopSlices | None = None,
+        slices: SlicedWork | None = None,
     ) -> None:
         self._list_offsets = handlers.list_offsets
-        self._slices = slices or LoopSlices()
+        self._slices = slices or SlicedWork()
         self._thread = asyncio.Lock()
         """Held by the large request that uses a thread."""
         self._handlers: dict[ApiKey, ColdHandler] = {
@@ -94,21 +94,21 @@ class ColdApis:
             parts = self.list_offsets(request)
             return parts if isinstance(parts, list) else await parts
         if len(request.frame) >= LARGE_BYTES:
-            wanted = await self._in_thread(request, partial(messages.decode, request))
-            answer = await self._handle_parts(request, wanted, self._handlers[request.api_key])
+            body = await self._in_thread(request, partial(messages.decode, request))
+            answer = await self._handle_parts(request, body, self._handlers[request.api_key])
             return [await self._in_thread(request, partial(messages.encode, request, answer))]
         answer = await self._handlers[request.api_key](request, messages.decode(request))
         return [messages.encode(request, answer)]
 
-    async def _handle_parts(self, request: Request, wanted: Any, handle: ColdHandler) -> messages.Fields:
+    async def _handle_parts(self, request: Request, body: Any, handle: ColdHandler) -> messages.Fields:
         """Handles the items of a large request in parts, one after another. Other work runs in between."""
         answers = []
-        for part in parts_of(request.api_key, wanted):
+        for part in parts_of(request.api_key, body):
             answers.append(await handle(request, part))
             if answers[-1].get("error_code"):
                 break
             await asyncio.sleep(0)
-        return joined_answer(request.api_key, wanted, answers)
+        return joined_answer(request.api_key, body, answers)
 
     async def _in_thread(self, request: Request, work: Callable[[], ResultT]) -> ResultT:
         """Returns the result of `work`, and charges the client for the time that it took."""
@@ -145,12 +145,12 @@ class ColdApis:
         return [messages.encode(request, await self._slices.finish(fields))]
 
     async def _list_very_many_offsets(self, request: Request) -> Parts:
-        wanted = await self._in_thread(request, partial(messages.decode, request))
-        answer = await self._handle_parts(request, wanted, self._list_offsets_of)
+        body = await self._in_thread(request, partial(messages.decode, request))
+        answer = await self._handle_parts(request, body, self._list_offsets_of)
         return [await self._in_thread(request, partial(messages.encode, request, answer))]
 
-    async def _list_offsets_of(self, request: Request, wanted: Any) -> messages.Fields:
-        found = await self._slices.finish(partitions.list_offsets(request, wanted, self._list_offsets))
+    async def _list_offsets_of(self, request: Request, body: Any) -> messages.Fields:
+        found = await self._slices.finish(partitions.list_offsets(request, body, self._list_offsets))
         answers = await self._list_offsets.finish(found)
         return await self._slices.finish(partitions.listed_fields(answers, request.version))
 
@@ -201,7 +201,7 @@ def _transactions(transactions: TransactionApis) -> dict[ApiKey, ColdHandler]:
     }
 
 
-def _topics(topics: TopicApis, cluster: SeenCluster) -> dict[ApiKey, ColdHandler]:
+def _topics(topics: TopicApis, cluster: ListenerMetadata) -> dict[ApiKey, ColdHandler]:
     return {
         ApiKey.CREATE_TOPICS: topics.create_topics,
         ApiKey.DELETE_TOPICS: topics.delete_topics,

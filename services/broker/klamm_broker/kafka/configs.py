@@ -44,16 +44,16 @@ class ConfigApis:
         self._controller = controller
         self._image = image
 
-    async def describe(self, request: Request, wanted: Any) -> Fields:
+    async def describe(self, request: Request, body: Any) -> Fields:
         ask = pb.DescribeConfigsRequest(
             resources=[
                 pb.DescribeConfigsResource(
                     resource=_resource(one.resource_type, one.resource_name), names=one.configuration_keys or ()
                 )
-                for one in wanted.resources
+                for one in body.resources
             ],
-            include_documentation=getattr(wanted, "include_documentation", False),
-            include_synonyms=wanted.include_synonyms,
+            include_documentation=getattr(body, "include_documentation", False),
+            include_synonyms=body.include_synonyms,
         )
         try:
             answer = await self._controller.ask(AdminStub.describe_configs, ask, timeout_ms=TIMEOUT_MS)
@@ -65,7 +65,7 @@ class ConfigApis:
             ]
         return {"results": [_described(one) for one in results]}
 
-    async def alter(self, request: Request, wanted: Any) -> Fields:
+    async def alter(self, request: Request, body: Any) -> Fields:
         """Replaces all configs of resources (the older API). A config that the request does not name gets its
         default."""
         resources = [
@@ -74,12 +74,12 @@ class ConfigApis:
                 changes=[pb.ConfigChange(name=config.name, value=config.value or "") for config in one.configs],
                 replace_all=True,
             )
-            for one in wanted.resources
+            for one in body.resources
         ]
-        nulls = [[config.name for config in one.configs if config.value is None] for one in wanted.resources]
-        return await self._alter(wanted, resources, nulls)
+        nulls = [[config.name for config in one.configs if config.value is None] for one in body.resources]
+        return await self._alter(body, resources, nulls)
 
-    async def alter_incrementally(self, request: Request, wanted: Any) -> Fields:
+    async def alter_incrementally(self, request: Request, body: Any) -> Fields:
         resources = [
             pb.AlterConfigsResource(
                 resource=_resource(one.resource_type, one.resource_name),
@@ -88,7 +88,7 @@ class ConfigApis:
                     for change in one.configs
                 ],
             )
-            for one in wanted.resources
+            for one in body.resources
         ]
         nulls = [
             [
@@ -96,15 +96,15 @@ class ConfigApis:
                 for change in one.configs
                 if change.value is None and change.config_operation != pb.CONFIG_OPERATION_DELETE
             ]
-            for one in wanted.resources
+            for one in body.resources
         ]
-        return await self._alter(wanted, resources, nulls)
+        return await self._alter(body, resources, nulls)
 
-    async def _alter(self, wanted: Any, resources: list[pb.AlterConfigsResource], nulls: list[list[str]]) -> Fields:
+    async def _alter(self, body: Any, resources: list[pb.AlterConfigsResource], nulls: list[list[str]]) -> Fields:
         """Alters the configs of resources. `nulls` has the names of each resource whose value would be null. Such a
         resource is not changed."""
         asked = [resource for resource, names in zip(resources, nulls, strict=True) if not names]
-        answered = iter(await self._ask_to_alter(asked, wanted.validate_only))
+        answered = iter(await self._ask_to_alter(asked, body.validate_only))
         results = [
             pb.NamedResult(
                 error_code=ErrorCode.INVALID_REQUEST, error_message=f"a null value is not supported for {names}"
@@ -120,7 +120,7 @@ class ConfigApis:
                 "resource_type": one.resource_type,
                 "resource_name": one.resource_name,
             }
-            for one, result in zip(wanted.resources, results, strict=True)
+            for one, result in zip(body.resources, results, strict=True)
         ]
         return {"responses": responses}
 
@@ -136,7 +136,7 @@ class ConfigApis:
             return [pb.NamedResult(error_code=error.code, error_message=error.message)] * len(resources)
         return list(answer.results)
 
-    async def list_resources(self, request: Request, wanted: Any) -> Fields:
+    async def list_resources(self, request: Request, body: Any) -> Fields:
         """Lists the resources that have configs, by kind (KIP-1142). Version 0 lists only subscriptions to clients'
         metrics, and there are none."""
         if not may_with_cluster(AclOperation.DESCRIBE_CONFIGS):
@@ -152,13 +152,13 @@ class ConfigApis:
             _CLIENT_METRICS: [],
             CONFIG_RESOURCE_TYPE_GROUP: [],
         }
-        if not set(wanted.resource_types) <= names.keys():
+        if not set(body.resource_types) <= names.keys():
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
         return {
             "error_code": ErrorCode.NONE,
             "config_resources": [
                 {"resource_name": name, "resource_type": kind}
-                for kind in dict.fromkeys(wanted.resource_types or names)
+                for kind in dict.fromkeys(body.resource_types or names)
                 for name in names[kind]
             ],
         }

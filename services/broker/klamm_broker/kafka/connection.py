@@ -31,16 +31,16 @@ from typing import Any, Protocol
 from klamm.errors import KlammError
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.kafka.connection_fairness import ConnectionFairness, Waiting
 from klamm_broker.kafka.file_sender import FileSender
 from klamm_broker.kafka.frame_buffer import FrameBuffer, NotKafkaError
 from klamm_broker.kafka.held_memory import HeldMemory
-from klamm_broker.kafka.loop_turns import LoopTurns, Waiting
 from klamm_broker.kafka.refused_client import RefusedClient
 from klamm_broker.kafka.requests import Request, has_tagged_header, parse_request
 from klamm_broker.kafka.slice_sender import WRITE_BUFFER_BYTES, SliceSender
 from klamm_broker.kafka.throttle import Throttle
 from klamm_broker.kafka.wire import Part
-from klamm_server.net.wrong_door import Visitor, http_refusal
+from klamm_server.net.wrong_protocol import ClientProtocol, http_refusal
 from klamm_server.security.session import Session
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ Parts = list[Part]
 """The body of an answer in pieces."""
 Answer = Parts | None
 """An answer, or None if the client expects none."""
-AnswerInTime = Coroutine[Any, Any, Answer]
+PendingAnswer = Coroutine[Any, Any, Answer]
 """The answer to a request that must wait."""
 
 
@@ -73,8 +73,8 @@ class LoginOf(Protocol):
     def is_done(self) -> bool:
         """True after the first login."""
 
-    def hold_back(self, rest_ms: int) -> None:
-        """Delays the start of the login's time limit by `rest_ms`."""
+    def mute(self, throttle_ms: int) -> None:
+        """Delays the start of the login's time limit by `throttle_ms`."""
 
     def begin(self, *, has_place: bool) -> str:
         """Begins the login of a connection that is established. Returns the reached limit if there is no place for it,
@@ -83,7 +83,7 @@ class LoginOf(Protocol):
     def close(self) -> None:
         """Ends the login, because the connection is closed."""
 
-    def handler_of(self, request: Request) -> Callable[[Request], Answer | AnswerInTime] | None:
+    def handler_of(self, request: Request) -> Callable[[Request], Answer | PendingAnswer] | None:
         """Returns the handler of a login's request, or None for other requests. Raises a KlammError to end the
         connection."""
 
@@ -92,7 +92,7 @@ class ConnectionOwner(Protocol):
     """The interface of the listener for its connections."""
 
     memory: RequestMemory
-    turns: LoopTurns
+    turns: ConnectionFairness
     request_max_bytes: int
     send_buffer_bytes: int
     slices: SliceSender | None
@@ -103,11 +103,11 @@ class ConnectionOwner(Protocol):
 
     def on_closed(self, connection: KafkaConnection) -> None: ...
 
-    def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
+    def handle(self, connection: KafkaConnection, request: Request) -> Answer | PendingAnswer:
         """Handles a request. Raises a KlammError to end the connection. Only a coroutine's answer may contain files."""
 
-    def turn_away(self, visitor: Visitor, peer: str) -> str:
-        """Logs a visitor with another protocol. Returns the text to answer it with."""
+    def turn_away(self, protocol: ClientProtocol, peer: str) -> str:
+        """Logs a client with another protocol. Returns the text to answer it with."""
 
     def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
         """Notes that a request that had to wait was answered, and that the client took `send_s` seconds to receive the
@@ -240,11 +240,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         log.warning("client=%s connection closed: %s", self._peer, reason)
         self.close()
 
-    def hold_back(self, rest_ms: int) -> None:
-        """Serves no request of the client for `rest_ms`."""
+    def mute(self, throttle_ms: int) -> None:
+        """Serves no request of the client for `throttle_ms`."""
         if self.login is not None:
-            self.login.hold_back(rest_ms)
-        self._next_turn = asyncio.get_running_loop().call_later(rest_ms / 1000, self._on_next_turn)
+            self.login.mute(throttle_ms)
+        self._next_turn = asyncio.get_running_loop().call_later(throttle_ms / 1000, self._on_next_turn)
 
     def end_after_answer(self) -> None:
         """Closes the connection after the answer to the current request, which must be a waiting one."""
@@ -275,11 +275,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             try:
                 has_more = self._serve_turn()
                 if self.throttle is not None and self._task is None:
-                    self._rest()
+                    self._mute()
                 if self._task is None and (large_size := frames.pack(was_full)):
-                    self._make_large_room(large_size)
+                    self._grow_buffer(large_size)
             except NotKafkaError as error:
-                self._turn_away(error.visitor)
+                self._turn_away(error.protocol)
                 return
             except Exception as error:  # noqa: BLE001 - `_end` distinguishes the errors
                 self._end(error)
@@ -301,8 +301,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if frame is None:
                     return False
                 request = parse_request(frame, self._peer)
-                if not held.frame_bytes and not self._memory.has_room(len(frame)):
-                    self._begin(self._handle_in_time(request))
+                if not held.frame_bytes and not self._memory.fits(len(frame)):
+                    self._begin(self._handle_async(request))
                     return False
                 answer = self._owner.handle(self, request)
                 if isinstance(answer, list):
@@ -311,7 +311,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     answers_bytes += size
                 elif answer is not None:
                     held.hold_frame(len(frame))
-                    self._begin(self._answer_in_time(request, answer))
+                    self._begin(self._answer_async(request, answer))
                     return False
                 frames.drop_frame(len(frame))
                 held.release_frame()
@@ -324,20 +324,20 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if not self._writable.is_set():
                     held.hold_unsent(answers_bytes)
 
-    def _make_large_room(self, size: int) -> None:
+    def _grow_buffer(self, size: int) -> None:
         """Makes room for a frame that has filled a busy connection's buffer. The memory of the whole frame is taken
         first. Frames that took memory bit by bit could block each other."""
-        if not self._held.frame_bytes and not self._memory.has_room(size):
+        if not self._held.frame_bytes and not self._memory.fits(size):
             self._begin(self._held.wait_hold_frame(size))
             return
         self._held.hold_frame(size)
         self._frames.grow(size)
 
-    def _rest(self) -> None:
+    def _mute(self) -> None:
         """Stops reading from the client for the throttle time of its last request (KIP-219)."""
         throttle, self.throttle = self.throttle, None
         if throttle is not None and throttle.ms and not self._is_over:
-            self.hold_back(throttle.ms)
+            self.mute(throttle.ms)
 
     def _schedule_turn(self) -> None:
         if self._next_turn is None and not self._is_over:
@@ -358,14 +358,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # Clients that dialled the wrong port
 
-    def _turn_away(self, visitor: Visitor) -> None:
-        advice = self._owner.turn_away(visitor, self._peer)
-        if visitor is Visitor.GRPC:
+    def _turn_away(self, protocol: ClientProtocol) -> None:
+        advice = self._owner.turn_away(protocol, self._peer)
+        if protocol is ClientProtocol.GRPC:
             self._refused = RefusedClient(advice, self._transport, self.close)
             self._refused.answer(self._frames.take_all(), is_writable=self._writable.is_set())
             return
         self._is_over = True
-        if visitor is Visitor.HTTP:
+        if protocol is ClientProtocol.HTTP:
             self._transport.write(http_refusal(advice))
         self._transport.close()
 
@@ -394,7 +394,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._is_lost:
             self._release()
         if self.throttle is not None:
-            self._rest()
+            self._mute()
         self._serve()
 
     def _end(self, error: BaseException | None) -> None:
@@ -415,7 +415,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._file_sender.close()
         self._gone.set()
 
-    async def _handle_in_time(self, request: Request) -> None:
+    async def _handle_async(self, request: Request) -> None:
         """Handles the request as soon as there is memory for it."""
         began_s = perf_counter()
         await self._held.wait_hold_frame(len(request.frame))
@@ -425,7 +425,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             answer = await answer
         await self._answer(request, answer)
 
-    async def _answer_in_time(self, request: Request, answer: AnswerInTime) -> None:
+    async def _answer_async(self, request: Request, answer: PendingAnswer) -> None:
         await self._answer(request, await answer)
 
     async def _answer(self, request: Request, body: Answer) -> None:

@@ -16,10 +16,10 @@ from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import Coordinators
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.seen_cluster import SeenCluster
-from klamm_server.runtime.few_at_once import few_at_once
+from klamm_server.runtime.gather_bounded import gather_bounded
 from klamm_server.security.session import refuse_early
 
 TIMEOUT_MS = 30_000
@@ -33,18 +33,18 @@ _NO_ID = bytes(16)
 class ConsumerGroupApis:
     """Answers requests of KIP-848's groups. Each method takes a decoded request and returns the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators, cluster: SeenCluster) -> None:
+    def __init__(self, coordinators: Coordinators, cluster: ListenerMetadata) -> None:
         self._coordinators = coordinators
         self._cluster = cluster
 
-    async def heartbeat(self, request: Request, wanted: Any) -> Fields:
+    async def heartbeat(self, request: Request, body: Any) -> Fields:
         try:
-            _check(request, wanted)
+            _check(request, body)
             answer = await self._coordinators.ask(
                 GROUP_METADATA_TOPIC,
-                wanted.group_id,
+                body.group_id,
                 CoordinatorStub.consumer_group_heartbeat,
-                _heartbeat(request, wanted),
+                _heartbeat(request, body),
                 timeout_ms=TIMEOUT_MS,
             )
         except BrokerError as error:
@@ -58,9 +58,9 @@ class ConsumerGroupApis:
             "assignment": _assignment(answer.assignment) if answer.HasField("assignment") else None,
         }
 
-    async def describe(self, request: Request, wanted: Any) -> Fields:
-        describe = partial(self._describe, wanted.include_authorized_operations)
-        return {"groups": await few_at_once(describe, wanted.group_ids)}
+    async def describe(self, request: Request, body: Any) -> Fields:
+        describe = partial(self._describe, body.include_authorized_operations)
+        return {"groups": await gather_bounded(describe, body.group_ids)}
 
     async def _describe(self, with_operations: bool, group_id: str) -> Fields:
         operations = authorized_operations.of_group(group_id, with_operations)
@@ -87,38 +87,38 @@ class ConsumerGroupApis:
         }
 
 
-def _check(request: Request, wanted: Any) -> None:
+def _check(request: Request, body: Any) -> None:
     """Checks texts that may be null but not empty, because Klamm's own request does not distinguish the two. Raises
     InvalidRequestError or UnsupportedAssignorError."""
-    texts = {"group_id": wanted.group_id.strip(), "instance_id": wanted.instance_id, "rack_id": wanted.rack_id}
+    texts = {"group_id": body.group_id.strip(), "instance_id": body.instance_id, "rack_id": body.rack_id}
     if request.version >= CLIENT_NAMES_MEMBER:
-        texts["member_id"] = wanted.member_id
+        texts["member_id"] = body.member_id
     for name, text in texts.items():
         if text == "":
             raise ErrorCode.INVALID_REQUEST.exception(f"{name} is empty")
-    if wanted.server_assignor == "":
+    if body.server_assignor == "":
         raise ErrorCode.UNSUPPORTED_ASSIGNOR.exception("server_assignor is empty")
 
 
-def _heartbeat(request: Request, wanted: Any) -> pb.ConsumerGroupHeartbeatRequest:
+def _heartbeat(request: Request, body: Any) -> pb.ConsumerGroupHeartbeatRequest:
     """Returns Klamm's request for Kafka's. Fields that are null in Kafka's are not set."""
     ask = pb.ConsumerGroupHeartbeatRequest(
-        group_id=wanted.group_id,
-        member_id=wanted.member_id,
-        member_epoch=wanted.member_epoch,
-        group_instance_id=wanted.instance_id or "",
-        rack_id=wanted.rack_id,
-        subscribed_topic_regex=getattr(wanted, "subscribed_topic_regex", None),
-        server_assignor=wanted.server_assignor,
+        group_id=body.group_id,
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        group_instance_id=body.instance_id or "",
+        rack_id=body.rack_id,
+        subscribed_topic_regex=getattr(body, "subscribed_topic_regex", None),
+        server_assignor=body.server_assignor,
         client_id=request.client_id,
         client_host=f"/{request.client_host}",
     )
-    if (rebalance_timeout_ms := milliseconds(wanted.rebalance_timeout)) >= 0:
+    if (rebalance_timeout_ms := milliseconds(body.rebalance_timeout)) >= 0:
         ask.rebalance_timeout_ms = rebalance_timeout_ms
-    if wanted.subscribed_topic_names is not None:
-        ask.subscribed_topic_names.CopyFrom(pb.TopicNames(names=wanted.subscribed_topic_names))
-    if wanted.topic_partitions is not None:
-        ask.owned.CopyFrom(pb.ConsumerAssignment(topics=map(_owned, wanted.topic_partitions)))
+    if body.subscribed_topic_names is not None:
+        ask.subscribed_topic_names.CopyFrom(pb.TopicNames(names=body.subscribed_topic_names))
+    if body.topic_partitions is not None:
+        ask.owned.CopyFrom(pb.ConsumerAssignment(topics=map(_owned, body.topic_partitions)))
     return ask
 
 

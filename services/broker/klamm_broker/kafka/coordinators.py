@@ -24,22 +24,22 @@ from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.seen_cluster import SeenCluster
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 
-async def find_coordinator(request: Request, wanted: Any, finder: CoordinatorFinder, cluster: SeenCluster) -> Fields:
+async def find_coordinator(request: Request, body: Any, finder: CoordinatorFinder, cluster: ListenerMetadata) -> Fields:
     """Returns a live broker as the coordinator of each key, if the shard's owner is available."""
-    keys = list(wanted.coordinator_keys) if request.version >= 4 else [wanted.key]
+    keys = list(body.coordinator_keys) if request.version >= 4 else [body.key]
     # The numbers of key types are equal in Kafka and Klamm.
-    key_type: int = getattr(wanted, "key_type", 0)
-    found = await each_in_turns(lambda key: _found(key_type, key, finder, cluster), keys)
+    key_type: int = getattr(body, "key_type", 0)
+    found = await map_in_slices(lambda key: _found(key_type, key, finder, cluster), keys)
     return {"coordinators": found} if request.version >= 4 else found[0]
 
 
-def _found(key_type: int, key: str, finder: CoordinatorFinder, cluster: SeenCluster) -> Fields:
+def _found(key_type: int, key: str, finder: CoordinatorFinder, cluster: ListenerMetadata) -> Fields:
     try:
         finder.owner(key_type, key)
         broker = cluster.coordinator_of(key)
@@ -64,7 +64,7 @@ def _found(key_type: int, key: str, finder: CoordinatorFinder, cluster: SeenClus
     }
 
 
-def check_is_coordinator(cluster: SeenCluster, key: str) -> None:
+def check_is_coordinator(cluster: ListenerMetadata, key: str) -> None:
     """Raises NotCoordinatorError if clients are sent to another broker for this group or transactional id. An empty id
     is refused later, as invalid."""
     if key and not cluster.coordinated_here([key]):

@@ -23,13 +23,13 @@ from klamm_broker.kafka.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
+    FetchContext,
     FetchSessions,
-    FetchTurn,
     SessionRequest,
 )
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import Request, check_count
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, Part
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
@@ -66,7 +66,12 @@ class Fetch:
     """Handles Fetch requests of Kafka clients."""
 
     def __init__(
-        self, handler: FetchHandler, cluster: SeenCluster, topic_ids: TopicIds, sessions: FetchSessions, clock: Clock
+        self,
+        handler: FetchHandler,
+        cluster: ListenerMetadata,
+        topic_ids: TopicIds,
+        sessions: FetchSessions,
+        clock: Clock,
     ) -> None:
         self._handler = handler
         self._cluster = cluster
@@ -80,47 +85,49 @@ class Fetch:
         query, of_session = _read(request, self._topic_ids)
         try:
             names = self._topic_ids
-            turn = self._sessions.begin(of_session, names.name_of, names.image, self._clock.monotonic_ms())
+            context = self._sessions.begin(of_session, names.name_of, names.image, self._clock.monotonic_ms())
         except BrokerError as error:
             return _refusal(request, error)
-        query.cursors, query.turn = turn.wanted, turn.reads
+        query.cursors, query.context = context.wanted, context.reads
         if request.throttle is not None:
             query.max_bytes = request.throttle.fetch_max_bytes(query.max_bytes)
-        if turn.partition_count > TURN_PARTITIONS_MAX:
-            return self._fetch_many(request, turn, query)
+        if context.partition_count > TURN_PARTITIONS_MAX:
+            return self._fetch_many(request, context, query)
         found, records = self._handler.begin(query)
         if records is None:
-            return self._finish(request, turn, query, found)
-        return self._answer(request, turn, found, records)
+            return self._finish(request, context, query, found)
+        return self._answer(request, context, found, records)
 
-    async def _fetch_many(self, request: Request, turn: FetchTurn, query: FetchQuery) -> list[Part]:
+    async def _fetch_many(self, request: Request, context: FetchContext, query: FetchQuery) -> list[Part]:
         await asyncio.sleep(0)
         found, records = self._handler.begin(query)
         await asyncio.sleep(0)
         return (
-            await self._finish(request, turn, query, found)
+            await self._finish(request, context, query, found)
             if records is None
-            else self._answer(request, turn, found, records)
+            else self._answer(request, context, found, records)
         )
 
-    async def _finish(self, request: Request, turn: FetchTurn, query: FetchQuery, begun: LocatedFetch) -> list[Part]:
+    async def _finish(
+        self, request: Request, context: FetchContext, query: FetchQuery, begun: LocatedFetch
+    ) -> list[Part]:
         found, records = await self._handler.finish(query, begun)
         try:
             await end_long_turn(found.answers)
-            return self._answer(request, turn, found, records)
+            return self._answer(request, context, found, records)
         except BaseException:
             close_files(records)
             raise
 
     def _answer(
-        self, request: Request, turn: FetchTurn, found: LocatedFetch, records: Sequence[Copy | RecordFile]
+        self, request: Request, context: FetchContext, found: LocatedFetch, records: Sequence[Copy | RecordFile]
     ) -> list[Part]:
         if request.throttle is not None and not request.throttle.charge_fetch(found.size_bytes):
             close_files(records)
-            return _written(request, self._sessions.withdraw(turn), (), (), self._topic_ids, ())
-        answers = turn.select(found.answers)
+            return _written(request, self._sessions.withdraw(context), (), (), self._topic_ids, ())
+        answers = context.select(found.answers)
         nodes = node_endpoints(self._cluster, answers) if request.version >= _WITH_ENDPOINTS else ()
-        return _written(request, turn.session_id, answers, records, self._topic_ids, nodes)
+        return _written(request, context.session_id, answers, records, self._topic_ids, nodes)
 
 
 def _read(request: Request, topic_ids: TopicIds) -> tuple[FetchQuery, SessionRequest]:

@@ -21,7 +21,7 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
 from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
-from klamm_broker.replica.reader_watch import PartitionKey, ReaderTurn, ReaderWatch, Topic, WatchedReader
+from klamm_broker.replica.reader_watch import PartitionKey, ReaderContext, ReaderWatch, Topic, WatchedReader
 from klamm_server.runtime.byte_shares import ByteShares, Share, unbounded
 from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
@@ -94,13 +94,13 @@ class _Session:
                 self.reader.rename(one, TopicPartition(name, partition))
 
 
-class FetchTurn(NamedTuple):
+class FetchContext(NamedTuple):
     """One fetch, with or without a session: the partitions to read, and the selection of answers to send."""
 
     session: _Session | None
     wanted: Sequence[FetchCursor] = ()
     """The positions to read without a session."""
-    reads: ReaderTurn | None = None
+    reads: ReaderContext | None = None
     """The positions to read with a session."""
     is_first: bool = False
     """True if the session begins with this fetch."""
@@ -153,7 +153,9 @@ class FetchSessions:
         """The number of partitions in all sessions together."""
         return self._partition_count
 
-    def begin(self, request: SessionRequest, name_of: Callable[[bytes], str], image: object, now_ms: int) -> FetchTurn:
+    def begin(
+        self, request: SessionRequest, name_of: Callable[[bytes], str], image: object, now_ms: int
+    ) -> FetchContext:
         """Begins, continues or ends a session. Returns the partitions to read. `name_of` names topics as the newest
         metadata `image` do.
 
@@ -164,9 +166,9 @@ class FetchSessions:
                 self._drop(ended)
             session = self._create(request, now_ms) if request.epoch == INITIAL_EPOCH else None
             if session is None:
-                return FetchTurn(None, [wanted for _, wanted in request.changed], is_first=True)
+                return FetchContext(None, [wanted for _, wanted in request.changed], is_first=True)
             session.image = image
-            return FetchTurn(session, reads=ReaderTurn(session.reader), is_first=True)
+            return FetchContext(session, reads=ReaderContext(session.reader), is_first=True)
         session = self._continued(request)
         session.next_epoch = 1 if request.epoch == _INT32_MAX else request.epoch + 1
         session.used_ms = now_ms
@@ -176,9 +178,9 @@ class FetchSessions:
             raise _SessionNotFoundError(f"fetch session {session.id} was closed, because {problem}")
         if not session.reader:
             self._drop(session)
-            return FetchTurn(None)
+            return FetchContext(None)
         session.look_up_names(name_of, image)
-        return FetchTurn(session, reads=ReaderTurn(session.reader))
+        return FetchContext(session, reads=ReaderContext(session.reader))
 
     def _change(self, session: _Session, request: SessionRequest) -> str:
         """Adds and removes partitions. Returns the reason if there is no room for them and the session must end,
@@ -199,13 +201,13 @@ class FetchSessions:
         is_full = self._partition_count > self._slots * PARTITIONS_PER_SLOT
         return "all sessions together have too many partitions" if is_full else ""
 
-    def withdraw(self, turn: FetchTurn) -> int:
+    def withdraw(self, context: FetchContext) -> int:
         """Withdraws a fetch that gets an empty answer. If the session began with it, the session ends, and the client
         begins another one (KIP-219). Returns the client's session id."""
-        session = turn.session
+        session = context.session
         if session is None:
             return NO_SESSION
-        if turn.is_first:
+        if context.is_first:
             if self._sessions.get(session.id) is session:
                 self._drop(session)
             return NO_SESSION
@@ -231,7 +233,7 @@ class FetchSessions:
 
     def _create(self, request: SessionRequest, now_ms: int) -> _Session | None:
         size = len(request.changed)
-        if not size or not self._make_memory(request, now_ms) or not self._make_room(size, now_ms):
+        if not size or not self._make_memory(request, now_ms) or not self._evict_for(size, now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -256,7 +258,7 @@ class FetchSessions:
             self._drop(oldest)
         return True
 
-    def _make_room(self, size: int, now_ms: int) -> bool:
+    def _evict_for(self, size: int, now_ms: int) -> bool:
         room = self._slots * PARTITIONS_PER_SLOT - self._partition_count
         if len(self._sessions) < self._slots and size <= room:
             return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from klamm_broker.kafka.wire import MalformedRequestError
-from klamm_server.net.wrong_door import FIRST_BYTES, Visitor, recognised
+from klamm_server.net.wrong_protocol import FIRST_BYTES, ClientProtocol, recognised
 
 FIRST_BUFFER_BYTES = 2 * 1024
 """The buffer of a connection that has not sent more at once. A consumer's requests are small."""
@@ -24,9 +24,9 @@ _SIZE = struct.Struct(">i")
 class NotKafkaError(Exception):
     """Raised if a client does not speak the Kafka protocol."""
 
-    def __init__(self, visitor: Visitor) -> None:
-        super().__init__(visitor)
-        self.visitor = visitor
+    def __init__(self, protocol: ClientProtocol) -> None:
+        super().__init__(protocol)
+        self.protocol = protocol
 
 
 class FrameBuffer:
@@ -54,9 +54,9 @@ class FrameBuffer:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, self._start)
         if not 0 < size <= max_bytes:
-            visitor = recognised(self._buffer[:FIRST_BYTES]) if self._is_first else None
-            if visitor is not None and visitor is not Visitor.KAFKA:
-                raise NotKafkaError(visitor)
+            protocol = recognised(self._buffer[:FIRST_BYTES]) if self._is_first else None
+            if protocol is not None and protocol is not ClientProtocol.KAFKA:
+                raise NotKafkaError(protocol)
             raise MalformedRequestError(f"a frame of {size} bytes; expected at most {max_bytes}")
         end = begin + size
         return self._view[begin:end] if end <= self.filled else None

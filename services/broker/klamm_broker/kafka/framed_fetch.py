@@ -15,7 +15,7 @@ from klamm_broker.handlers.fetch import FetchHandler, FetchQuery
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
-from klamm_broker.kafka.connection import Answer, AnswerInTime
+from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_broker.messages.fetch import ANY_SIZE, decode, encode
@@ -23,7 +23,7 @@ from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.replica.fetch_reader import LocatedFetch
 from klamm_server.rpc.absent_fields import given
 from klamm_server.rpc.item_limits import check_items
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 Records = Sequence[Copy | RecordFile]
 
@@ -36,7 +36,7 @@ class FramedFetch:
         self._nodes = nodes
         self._grpc_listener = grpc_listener
 
-    def fetch(self, request: Request) -> Answer | AnswerInTime:
+    def fetch(self, request: Request) -> Answer | PendingAnswer:
         """Returns the answer, or a coroutine if the fetch must wait. Raises MalformedRequestError or
         InvalidRequestError if the message is not valid, and CallFailed if it has too many items."""
         try:
@@ -60,12 +60,12 @@ class FramedFetch:
         found, records = self._handler.begin(query)
         if records is None:
             return await self._finish(request, query, found)
-        return self._answer(request, found, records, await each_in_turns(encode, found.answers))
+        return self._answer(request, found, records, await map_in_slices(encode, found.answers))
 
     async def _finish(self, request: Request, query: FetchQuery, begun: LocatedFetch) -> Answer:
         found, records = await self._handler.finish(query, begun)
         try:
-            return self._answer(request, found, records, await each_in_turns(encode, found.answers))
+            return self._answer(request, found, records, await map_in_slices(encode, found.answers))
         except BaseException:
             close_files(records)
             raise

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from klamm import tracing
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.wire.v1.broker_pb2 import ProduceResponse
-from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.produce import PendingAnswers, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
-from klamm_broker.kafka.connection import Answer, AnswerInTime
+from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.messages.produce import decode, encode
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
@@ -34,7 +34,7 @@ class FramedProduce:
         self._grpc_listener = grpc_listener
         self._request_timeout_ms = request_timeout_ms
 
-    def produce(self, request: Request) -> Answer | AnswerInTime:
+    def produce(self, request: Request) -> Answer | PendingAnswer:
         """Returns the answer, or a coroutine if the produce must wait. Raises InvalidRequestError if the message is not
         valid, and CallFailed if it has too many items."""
         message = request.frame[request.body_start :]
@@ -44,29 +44,29 @@ class FramedProduce:
         if tracing.is_on():
             return self._traced(request, produce)
         if len(produce.partitions) > TURN_PARTITIONS_MAX:
-            return self._in_turns(request, produce)
+            return self._in_slices(request, produce)
         answers = self._handler.serve(produce)
         if isinstance(answers, list):
             return self._answer(request, ProduceResponse(partitions=map(encode, answers)), answers)
-        return self._answer_in_time(request, answers)
+        return self._answer_async(request, answers)
 
     async def _traced(self, request: Request, produce: Produce) -> Answer:
         with tracing.request_span("Produce", request.client_id):
-            return await self._in_turns(request, produce)
+            return await self._in_slices(request, produce)
 
-    async def _in_turns(self, request: Request, produce: Produce) -> Answer:
+    async def _in_slices(self, request: Request, produce: Produce) -> Answer:
         await end_long_turn(produce.partitions)
         answers = self._handler.serve(produce)
         if not isinstance(answers, list):
-            return await self._answer_in_time(request, answers)
+            return await self._answer_async(request, answers)
         await end_long_turn(answers)
-        return await self._all_in_turns(request, answers)
+        return await self._encode_in_slices(request, answers)
 
-    async def _answer_in_time(self, request: Request, answers: AnswersInTime) -> Answer:
-        return await self._all_in_turns(request, await answers)
+    async def _answer_async(self, request: Request, answers: PendingAnswers) -> Answer:
+        return await self._encode_in_slices(request, await answers)
 
-    async def _all_in_turns(self, request: Request, answers: Sequence[Produced]) -> Answer:
-        return self._answer(request, ProduceResponse(partitions=await each_in_turns(encode, answers)), answers)
+    async def _encode_in_slices(self, request: Request, answers: Sequence[Produced]) -> Answer:
+        return self._answer(request, ProduceResponse(partitions=await map_in_slices(encode, answers)), answers)
 
     def _answer(self, request: Request, response: ProduceResponse, answers: Sequence[Produced]) -> Answer:
         response.node_endpoints.extend(self._nodes.leaders(answers, self._grpc_listener))

@@ -19,12 +19,12 @@ from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
 from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.offset_topics import OffsetTopic, offset_topics, with_ids
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_server.runtime.few_at_once import few_at_once
+from klamm_server.runtime.gather_bounded import gather_bounded
 from klamm_server.security.session import refuse_early
 
 RequestT = TypeVar("RequestT")
@@ -46,37 +46,37 @@ NO_OFFSET = -1
 class GroupApis:
     """Answers requests of groups. Each method takes a decoded request and returns the answer's fields."""
 
-    def __init__(self, coordinators: Coordinators, topic_ids: TopicIds, cluster: SeenCluster) -> None:
+    def __init__(self, coordinators: Coordinators, topic_ids: TopicIds, cluster: ListenerMetadata) -> None:
         self._coordinators = coordinators
         self._topic_ids = topic_ids
         self._cluster = cluster
 
-    async def join_group(self, request: Request, wanted: Any) -> Fields:
-        session_ms = milliseconds(wanted.session_timeout)
+    async def join_group(self, request: Request, body: Any) -> Fields:
+        session_ms = milliseconds(body.session_timeout)
         # Version 0 has one timeout for both purposes.
-        rebalance_ms = milliseconds(getattr(wanted, "rebalance_timeout", wanted.session_timeout))
+        rebalance_ms = milliseconds(getattr(body, "rebalance_timeout", body.session_timeout))
         ask = pb.JoinGroupRequest(
-            group_id=wanted.group_id,
+            group_id=body.group_id,
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=max(0, rebalance_ms),
-            member_id=wanted.member_id,
-            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
-            protocol_type=wanted.protocol_type,
-            protocols=[pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in wanted.protocols],
+            member_id=body.member_id,
+            group_instance_id=getattr(body, "group_instance_id", None) or "",
+            protocol_type=body.protocol_type,
+            protocols=[pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in body.protocols],
             client_id=request.client_id,
             client_host=f"/{request.client_host}",
-            reason=getattr(wanted, "reason", None) or "",
+            reason=getattr(body, "reason", None) or "",
             joins_without_id=request.version < KNOWS_MEMBER_ID_REQUIRED,
         )
         try:
             answer = await self._ask(
-                wanted.group_id,
+                body.group_id,
                 CoordinatorStub.join_group,
                 ask,
                 timeout_ms=max(session_ms, rebalance_ms) + JOIN_GRACE_MS,
             )
         except BrokerError as error:
-            answer = pb.JoinGroupResponse(error_code=error.code, generation_id=-1, member_id=wanted.member_id)
+            answer = pb.JoinGroupResponse(error_code=error.code, generation_id=-1, member_id=body.member_id)
         members = [
             {"member_id": one.member_id, "group_instance_id": one.group_instance_id or None, "metadata": one.metadata}
             for one in answer.members
@@ -93,8 +93,8 @@ class GroupApis:
             "members": members,
         }
 
-    async def sync_group(self, request: Request, wanted: Any) -> Fields:
-        if request.version >= NAMES_ITS_PROTOCOL and None in (wanted.protocol_type, wanted.protocol_name):
+    async def sync_group(self, request: Request, body: Any) -> Fields:
+        if request.version >= NAMES_ITS_PROTOCOL and None in (body.protocol_type, body.protocol_name):
             return {
                 "error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
                 "protocol_type": None,
@@ -102,18 +102,18 @@ class GroupApis:
                 "assignment": b"",
             }
         ask = pb.SyncGroupRequest(
-            group_id=wanted.group_id,
-            generation_id=wanted.generation_id,
-            member_id=wanted.member_id,
-            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
-            protocol_type=getattr(wanted, "protocol_type", None) or "",
-            protocol_name=getattr(wanted, "protocol_name", None) or "",
+            group_id=body.group_id,
+            generation_id=body.generation_id,
+            member_id=body.member_id,
+            group_instance_id=getattr(body, "group_instance_id", None) or "",
+            protocol_type=getattr(body, "protocol_type", None) or "",
+            protocol_name=getattr(body, "protocol_name", None) or "",
             assignments=[
-                pb.MemberAssignment(member_id=one.member_id, assignment=one.assignment) for one in wanted.assignments
+                pb.MemberAssignment(member_id=one.member_id, assignment=one.assignment) for one in body.assignments
             ],
         )
         try:
-            answer = await self._ask(wanted.group_id, CoordinatorStub.sync_group, ask, timeout_ms=10 * TIMEOUT_MS)
+            answer = await self._ask(body.group_id, CoordinatorStub.sync_group, ask, timeout_ms=10 * TIMEOUT_MS)
         except BrokerError as error:
             answer = pb.SyncGroupResponse(error_code=error.code)
         return {
@@ -123,20 +123,20 @@ class GroupApis:
             "assignment": answer.assignment,
         }
 
-    async def heartbeat(self, request: Request, wanted: Any) -> Fields:
+    async def heartbeat(self, request: Request, body: Any) -> Fields:
         ask = pb.HeartbeatRequest(
-            group_id=wanted.group_id,
-            generation_id=wanted.generation_id,
-            member_id=wanted.member_id,
-            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
+            group_id=body.group_id,
+            generation_id=body.generation_id,
+            member_id=body.member_id,
+            group_instance_id=getattr(body, "group_instance_id", None) or "",
         )
         try:
-            answer = await self._ask(wanted.group_id, CoordinatorStub.heartbeat, ask)
+            answer = await self._ask(body.group_id, CoordinatorStub.heartbeat, ask)
         except BrokerError as error:
             return {"error_code": error.code}
         return {"error_code": answer.error_code}
 
-    async def leave_group(self, request: Request, wanted: Any) -> Fields:
+    async def leave_group(self, request: Request, body: Any) -> Fields:
         if request.version >= 3:
             leavers = [
                 pb.LeavingMember(
@@ -144,15 +144,15 @@ class GroupApis:
                     group_instance_id=one.group_instance_id or "",
                     reason=getattr(one, "reason", None) or "",
                 )
-                for one in wanted.members
+                for one in body.members
             ]
         else:
-            leavers = [pb.LeavingMember(member_id=wanted.member_id)]
+            leavers = [pb.LeavingMember(member_id=body.member_id)]
         try:
             answer = await self._ask(
-                wanted.group_id,
+                body.group_id,
                 CoordinatorStub.leave_group,
-                pb.LeaveGroupRequest(group_id=wanted.group_id, members=leavers),
+                pb.LeaveGroupRequest(group_id=body.group_id, members=leavers),
             )
         except BrokerError as error:
             return {"error_code": error.code, "members": []}
@@ -171,16 +171,16 @@ class GroupApis:
 
     # Offsets
 
-    async def offset_commit(self, request: Request, wanted: Any) -> Fields:
+    async def offset_commit(self, request: Request, body: Any) -> Fields:
         # KIP-848 renamed this field. Its meaning for a classic group is the same.
-        generation_id = getattr(wanted, "generation_id_or_member_epoch", None)
-        topics = offset_topics(wanted.topics, self._topic_ids)
+        generation_id = getattr(body, "generation_id_or_member_epoch", None)
+        topics = offset_topics(body.topics, self._topic_ids)
         ask = pb.OffsetCommitRequest(
             client_host=f"/{request.client_host}",
-            group_id=wanted.group_id,
-            generation_id=wanted.generation_id if generation_id is None else generation_id,
-            member_id=wanted.member_id,
-            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
+            group_id=body.group_id,
+            generation_id=body.generation_id if generation_id is None else generation_id,
+            member_id=body.member_id,
+            group_instance_id=getattr(body, "group_instance_id", None) or "",
             offsets=[
                 pb.GroupOffset(
                     topic=topic.name,
@@ -196,7 +196,7 @@ class GroupApis:
         )
         try:
             results: Sequence[PartitionResult] = (
-                (await self._ask(wanted.group_id, CoordinatorStub.offset_commit, ask)).partitions if ask.offsets else ()
+                (await self._ask(body.group_id, CoordinatorStub.offset_commit, ask)).partitions if ask.offsets else ()
             )
         except BrokerError as error:
             results = [
@@ -210,28 +210,28 @@ class GroupApis:
         ]
         return {"topics": with_ids(by_topic([*results, *unknown], _outcome), topics)}
 
-    async def offset_fetch(self, request: Request, wanted: Any) -> Fields:
-        require_stable = getattr(wanted, "require_stable", False)
-        asked = wanted.groups if request.version >= 8 else [wanted]
-        found = await few_at_once(partial(self._fetch_offsets, request, require_stable), asked)
+    async def offset_fetch(self, request: Request, body: Any) -> Fields:
+        require_stable = getattr(body, "require_stable", False)
+        asked = body.groups if request.version >= 8 else [body]
+        found = await gather_bounded(partial(self._fetch_offsets, request, require_stable), asked)
         if request.version >= 8:
             return {"groups": found}
         (only,) = found
         if only["error_code"] and request.version < 2:
             # This version has no code for the whole answer, so every partition gets the code.
-            only = {**only, "topics": _failed_topics(offset_topics(wanted.topics, self._topic_ids), only["error_code"])}
+            only = {**only, "topics": _failed_topics(offset_topics(body.topics, self._topic_ids), only["error_code"])}
         return only
 
-    async def _fetch_offsets(self, request: Request, require_stable: bool, wanted: Any) -> Fields:
-        group_id, topics = wanted.group_id, offset_topics(wanted.topics or (), self._topic_ids)
+    async def _fetch_offsets(self, request: Request, require_stable: bool, body: Any) -> Fields:
+        group_id, topics = body.group_id, offset_topics(body.topics or (), self._topic_ids)
         known = [one for one in topics if not one.is_unknown]
         ask = pb.OffsetFetchRequest(
             group_id=group_id,
             topics=[TopicPartitions(topic=one.name, partitions=one.asked.partition_indexes) for one in known],
-            all_topics=wanted.topics is None,
+            all_topics=body.topics is None,
             require_stable=require_stable,
-            member_id=getattr(wanted, "member_id", None) or "",
-            member_epoch=getattr(wanted, "member_epoch", -1),
+            member_id=getattr(body, "member_id", None) or "",
+            member_epoch=getattr(body, "member_epoch", -1),
         )
         try:
             refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -239,12 +239,12 @@ class GroupApis:
         except BrokerError as error:
             answer = pb.OffsetFetchResponse(error_code=error.code)
         unknown = _failed_topics((one for one in topics if one.is_unknown), ErrorCode.UNKNOWN_TOPIC_ID)
-        if answer.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and wanted.topics is not None:
+        if answer.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and body.topics is not None:
             # Clients retry if a partition has this error (KIP-447), but not if the group has it.
             unstable = _failed_topics(known, answer.error_code)
             return {"group_id": group_id, "error_code": 0, "topics": [*unstable, *unknown]}
         found = by_topic(answer.offsets, _fetched_offset)
-        if request.version >= BY_TOPIC_ID and wanted.topics is None:
+        if request.version >= BY_TOPIC_ID and body.topics is None:
             found = self._those_with_ids(found)
         return {
             "group_id": group_id,
@@ -252,17 +252,17 @@ class GroupApis:
             "topics": [] if answer.error_code else [*with_ids(found, topics), *unknown],
         }
 
-    async def offset_delete(self, request: Request, wanted: Any) -> Fields:
+    async def offset_delete(self, request: Request, body: Any) -> Fields:
         ask = pb.OffsetDeleteRequest(
-            group_id=wanted.group_id,
+            group_id=body.group_id,
             topics=[
                 TopicPartitions(topic=topic.name, partitions=[one.partition_index for one in topic.partitions])
-                for topic in wanted.topics
+                for topic in body.topics
             ],
         )
         try:
-            check_is_coordinator(self._cluster, wanted.group_id)
-            answer = await self._ask(wanted.group_id, CoordinatorStub.offset_delete, ask)
+            check_is_coordinator(self._cluster, body.group_id)
+            answer = await self._ask(body.group_id, CoordinatorStub.offset_delete, ask)
         except BrokerError as error:
             answer = pb.OffsetDeleteResponse(error_code=error.code)
         return {"error_code": answer.error_code, "topics": by_topic(answer.partitions, _outcome)}
@@ -274,10 +274,8 @@ class GroupApis:
 
     # Administration
 
-    async def list_groups(self, request: Request, wanted: Any) -> Fields:
-        ask = pb.ListGroupsRequest(
-            states=getattr(wanted, "states_filter", ()), types=getattr(wanted, "types_filter", ())
-        )
+    async def list_groups(self, request: Request, body: Any) -> Fields:
+        ask = pb.ListGroupsRequest(states=getattr(body, "states_filter", ()), types=getattr(body, "types_filter", ()))
         try:
             answers = await self._coordinators.ask_all(CoordinatorStub.list_groups, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
@@ -297,9 +295,9 @@ class GroupApis:
         code = next((answer.error_code for answer in answers if answer.error_code), 0)
         return {"error_code": code, "groups": groups}
 
-    async def describe_groups(self, request: Request, wanted: Any) -> Fields:
-        is_asked_for = getattr(wanted, "include_authorized_operations", False)
-        return {"groups": await few_at_once(partial(self._describe, request.version, is_asked_for), wanted.groups)}
+    async def describe_groups(self, request: Request, body: Any) -> Fields:
+        is_asked_for = getattr(body, "include_authorized_operations", False)
+        return {"groups": await gather_bounded(partial(self._describe, request.version, is_asked_for), body.groups)}
 
     async def _describe(self, version: int, with_operations: bool, group_id: str) -> Fields:
         operations = authorized_operations.of_group(group_id, with_operations)
@@ -338,8 +336,8 @@ class GroupApis:
             "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
         }
 
-    async def delete_groups(self, request: Request, wanted: Any) -> Fields:
-        return {"results": await few_at_once(self._delete, wanted.groups_names)}
+    async def delete_groups(self, request: Request, body: Any) -> Fields:
+        return {"results": await gather_bounded(self._delete, body.groups_names)}
 
     async def _delete(self, group_id: str) -> Fields:
         try:

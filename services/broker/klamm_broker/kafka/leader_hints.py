@@ -9,7 +9,7 @@ from typing import Final
 
 from klamm.kafka_types.writer import KafkaWriter
 from klamm_broker.handlers.leader_hints import AnsweredPartition
-from klamm_broker.kafka.seen_cluster import SeenCluster
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 
 NODE_ENDPOINTS_TAG: Final = 0
 _LEADER: Final = struct.Struct(">iiB")
@@ -23,7 +23,7 @@ def leader_hint(tag: int, partition: AnsweredPartition) -> list[tuple[int, bytes
     return [(tag, _LEADER.pack(partition.current_leader, partition.current_leader_epoch, 0))]
 
 
-def node_endpoints(cluster: SeenCluster, partitions: Iterable[AnsweredPartition]) -> list[tuple[int, bytes]]:
+def node_endpoints(cluster: ListenerMetadata, partitions: Iterable[AnsweredPartition]) -> list[tuple[int, bytes]]:
     """Returns the answer's tagged field with the addresses of the leaders that its partitions name."""
     leaders = {one.current_leader for one in partitions if one.error_code and one.current_leader >= 0}
     nodes = [node for node in cluster.registered() if node.broker_id in leaders] if leaders else []

@@ -17,8 +17,8 @@ from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.request_times import RequestTimes, waiting
-from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection
-from klamm_broker.kafka.loop_turns import LoopTurns
+from klamm_broker.kafka.connection import Answer, KafkaConnection, PendingAnswer
+from klamm_broker.kafka.connection_fairness import ConnectionFairness
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.sasl_clients import SaslClients
 from klamm_broker.kafka.slice_sender import SliceSender
@@ -27,7 +27,7 @@ from klamm_broker.kafka.tls_acceptor import TlsAcceptor
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_server.metrics.throttles import on_throttled
 from klamm_server.net.bound_sockets import bound_sockets
-from klamm_server.net.wrong_door import Porter, Visitor
+from klamm_server.net.wrong_protocol import ClientProtocol, WrongProtocolLog
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import watch
@@ -36,7 +36,7 @@ from klamm_server.security.gate import Gate
 from klamm_server.security.operations import check_of_api
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
-from klamm_server.security.quotas.connection_rates import HELD_BACK_MAX, ConnectionRates
+from klamm_server.security.quotas.connection_rates import MUTED_MAX, ConnectionRates
 from klamm_server.security.quotas.rate_window import WindowSpan
 from klamm_server.security.session import CALL, Session, called_by
 
@@ -59,10 +59,10 @@ def _camel_case(api_key: ApiKey) -> str:
     return api_key.name.title().replace("_", "")
 
 
-class ConnectionRoom:
+class ConnectionLimit:
     """Limits the connections of all listeners together, or of one listener (`max.connections`, KIP-402)."""
 
-    def __init__(self, connections_max: int, whole: ConnectionRoom | None = None) -> None:
+    def __init__(self, connections_max: int, whole: ConnectionLimit | None = None) -> None:
         """`whole` is the room of the whole broker, for the room of one listener."""
         self.connections_max = connections_max
         self._whole = whole
@@ -89,9 +89,9 @@ class KafkaListener:
 
     def __init__(
         self,
-        handle: Callable[[Request], Answer | AnswerInTime],
+        handle: Callable[[Request], Answer | PendingAnswer],
         memory: RequestMemory,
-        room: ConnectionRoom,
+        limit: ConnectionLimit,
         *,
         request_max_bytes: int,
         send_buffer_bytes: int,
@@ -105,13 +105,13 @@ class KafkaListener:
         name: str = "",
     ) -> None:
         self.memory = memory
-        self.turns = LoopTurns()
+        self.turns = ConnectionFairness()
         self.request_max_bytes = request_max_bytes
         self.send_buffer_bytes = send_buffer_bytes
         self.slices = SliceSender() if tls is not None else None
         self._name = name
         self._handle = handle
-        self._room = room
+        self._limit = limit
         self._tls = tls
         self._sasl = sasl
         self._gate = gate
@@ -127,7 +127,7 @@ class KafkaListener:
         self._acceptors: list[TlsAcceptor] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._times: dict[ApiKey, RequestTimes] = {}
-        self._porter = Porter(log, "the Kafka listener", clock.monotonic_ms)
+        self._wrong_protocols = WrongProtocolLog(log, "the Kafka listener", clock.monotonic_ms)
         self.grpc_addresses = ""
         """The addresses that a gRPC client should dial instead, as a text."""
 
@@ -141,7 +141,7 @@ class KafkaListener:
         loop = asyncio.get_running_loop()
         sockets = await loop.run_in_executor(None, bound_sockets, host, port)
         bound: int = sockets[0].getsockname()[1]
-        self._porter = Porter(log, f"the Kafka listener {host}:{bound}", self._clock.monotonic_ms)
+        self._wrong_protocols = WrongProtocolLog(log, f"the Kafka listener {host}:{bound}", self._clock.monotonic_ms)
         for one in sockets:
             if self._tls is not None:
                 self._acceptors.append(self._make_acceptor(one, self._tls))
@@ -219,15 +219,15 @@ class KafkaListener:
     # Calls of connections (`ConnectionOwner`)
 
     def on_connected(self, connection: KafkaConnection) -> bool:
-        rest_ms = self._admit(connection.peer) if self._tls is None else 0
-        if rest_ms is None:
+        throttle_ms = self._admit(connection.peer) if self._tls is None else 0
+        if throttle_ms is None:
             return False
         connection.last_request_ms = self._clock.monotonic_ms()
         self._connections.add(connection)
-        if rest_ms:
-            connection.hold_back(rest_ms)
+        if throttle_ms:
+            connection.mute(throttle_ms)
         if connection.login is not None and (reached := connection.login.begin(has_place=self._tls is not None)):
-            self._porter.report_refused("a connection", connection.peer, reached)
+            self._wrong_protocols.report_refused("a connection", connection.peer, reached)
             return False
         return self._tls is None or self._tls.recognise(connection)
 
@@ -237,9 +237,9 @@ class KafkaListener:
         # A refused connection is not in the set.
         if connection in self._connections:
             self._connections.discard(connection)
-            self._room.give_back()
+            self._limit.give_back()
 
-    def handle(self, connection: KafkaConnection, request: Request) -> Answer | AnswerInTime:
+    def handle(self, connection: KafkaConnection, request: Request) -> Answer | PendingAnswer:
         connection.last_request_ms = self._clock.monotonic_ms()
         # ApiVersions accepts any version, so that a client could create 65,536 counters.
         version = request.version if request.is_spoken else "unknown"
@@ -294,13 +294,13 @@ class KafkaListener:
         connection.throttle = throttle
         return request._replace(throttle=throttle)
 
-    def turn_away(self, visitor: Visitor, peer: str) -> str:
+    def turn_away(self, protocol: ClientProtocol, peer: str) -> str:
         speaks = "this is a Kafka listener of Klamm"
         advice = {
-            Visitor.GRPC: f"{speaks}; clients of the gRPC API connect to {self.grpc_addresses}",
-            Visitor.TLS: f"{speaks}, without TLS (security.protocol={'SASL_' if self._sasl else ''}PLAINTEXT)",
-        }.get(visitor, f"{speaks}, which does not support HTTP")
-        self._porter.report(visitor, peer, advice)
+            ClientProtocol.GRPC: f"{speaks}; clients of the gRPC API connect to {self.grpc_addresses}",
+            ClientProtocol.TLS: f"{speaks}, without TLS (security.protocol={'SASL_' if self._sasl else ''}PLAINTEXT)",
+        }.get(protocol, f"{speaks}, which does not support HTTP")
+        self._wrong_protocols.report(protocol, peer, advice)
         return advice
 
     def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
@@ -310,26 +310,26 @@ class KafkaListener:
 
     def _admit(self, peer: str) -> int | None:
         """Returns the delay of a new connection in milliseconds, or None if there is no room for it."""
-        if reached := self._room.take():
+        if reached := self._limit.take():
             log.warning("refused a connection: %s are open", reached)
             return None
         if not self._rates.is_on:
             return 0
-        rest_ms = self._rates.admit(peer, self._clock.monotonic_ms())
-        if rest_ms is None:
-            self._room.give_back()
-            self._porter.report_refused("a connection", peer, f"{HELD_BACK_MAX} connections are already held back")
-        elif rest_ms:
-            on_throttled(CONNECTION_CREATION_RATE, rest_ms)
-        return rest_ms
+        throttle_ms = self._rates.admit(peer, self._clock.monotonic_ms())
+        if throttle_ms is None:
+            self._limit.give_back()
+            self._wrong_protocols.report_refused("a connection", peer, f"{MUTED_MAX} connections are already held back")
+        elif throttle_ms:
+            on_throttled(CONNECTION_CREATION_RATE, throttle_ms)
+        return throttle_ms
 
     def _make_acceptor(self, listening: socket.socket, tls: TlsClients) -> TlsAcceptor:
         return TlsAcceptor(
             listening,
             tls,
-            self._porter,
+            self._wrong_protocols,
             admit=self._admit,
-            leave=self._room.give_back,
+            leave=self._limit.give_back,
             make=self._make,
             protocol="SASL_SSL" if self._sasl else "SSL",
         )

@@ -13,12 +13,12 @@ from klamm_broker.kafka.requests import Request
 from klamm_server.security.session import may_with_cluster
 
 
-async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsHandler) -> Fields:
+async def describe_log_dirs(request: Request, body: Any, handler: LogDirsHandler) -> Fields:
     """Describes the log directories. Without topics, the answer has all partitions in them."""
     if not may_with_cluster(AclOperation.DESCRIBE):
         return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
-    named = {one.topic: one.partitions for one in wanted.topics or ()}
-    partitions = {(one.topic, number) for one in wanted.topics or () for number in one.partitions}
+    named = {one.topic: one.partitions for one in body.topics or ()}
+    partitions = {(one.topic, number) for one in body.topics or () for number in one.partitions}
     results = [
         {
             "error_code": one.error_code,
@@ -28,7 +28,7 @@ async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsHandl
                 (
                     replica
                     for replica in one.replicas
-                    if wanted.topics is None or (replica.topic, replica.partition) in partitions
+                    if body.topics is None or (replica.topic, replica.partition) in partitions
                 ),
                 _replica,
             ),
@@ -41,11 +41,11 @@ async def describe_log_dirs(request: Request, wanted: Any, handler: LogDirsHandl
     return {"error_code": ErrorCode.NONE, "results": results}
 
 
-async def alter_replica_log_dirs(request: Request, wanted: Any, handler: LogDirsHandler) -> Fields:
+async def alter_replica_log_dirs(request: Request, body: Any, handler: LogDirsHandler) -> Fields:
     """Starts moves one after another. A move is answered when its copy has begun."""
     moves = [
         ReplicaMove(topic.name, number, log_dir.path)
-        for log_dir in wanted.dirs
+        for log_dir in body.dirs
         for topic in log_dir.topics
         for number in topic.partitions
     ]

@@ -1,7 +1,7 @@
 """Metadata, versions 0 to 13: https://kafka.apache.org/protocol#The_Messages_Metadata.
 
 The code writes the answer by hand from the image, because a client of a large cluster asks for thousands of partitions.
-A request that takes longer than a slice of the event loop's time is answered in several (`LoopSlices`). Its whole
+A request that takes longer than a slice of the event loop's time is answered in several (`SlicedWork`). Its whole
 answer is from the image with which it began.
 """
 
@@ -16,13 +16,13 @@ from klamm.model import INTERNAL_TOPICS
 from klamm_broker.handlers.metadata import MissingTopics, leader_error
 from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.kafka import authorized_operations
-from klamm_broker.kafka.connection import Answer, AnswerInTime, Parts
+from klamm_broker.kafka.connection import Answer, Parts, PendingAnswer
+from klamm_broker.kafka.listener_metadata import ListenerBroker, ListenerMetadata
 from klamm_broker.kafka.requests import COLD_REQUEST_MAX_BYTES, ITEMS_MAX, Request
-from klamm_broker.kafka.seen_cluster import SeenBroker, SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
-from klamm_server.runtime.loop_slices import LoopSlices
+from klamm_server.runtime.sliced_work import SlicedWork
 from klamm_server.security.session import may_be_shown_with_cluster
 
 CREATION_WAIT_MS = 1_000
@@ -33,7 +33,7 @@ _STEP: Final = 100
 """The number of names and partitions after which a slice may end."""
 
 
-class _Wanted(NamedTuple):
+class _NamedTopics(NamedTuple):
     names: list[str]
     may_create: bool
     with_cluster_operations: bool
@@ -44,21 +44,21 @@ class _Wanted(NamedTuple):
 
 
 def metadata(
-    request: Request, missing: MissingTopics, cluster: SeenCluster, topic_ids: TopicIds, slices: LoopSlices
-) -> Answer | AnswerInTime:
+    request: Request, missing: MissingTopics, cluster: ListenerMetadata, topic_ids: TopicIds, slices: SlicedWork
+) -> Answer | PendingAnswer:
     """Answers a Metadata request, immediately unless it is long or topics must be created first."""
     work = _first_answer(request, missing, cluster, topic_ids)
     answer = slices.begin(work)
     if answer is None or answer.being_created:
-        return _in_time(request, missing, cluster, slices, answer or work)
+        return _answer_async(request, missing, cluster, slices, answer or work)
     return answer.parts()
 
 
-async def _in_time(
+async def _answer_async(
     request: Request,
     missing: MissingTopics,
-    cluster: SeenCluster,
-    slices: LoopSlices,
+    cluster: ListenerMetadata,
+    slices: SlicedWork,
     first: _Answer | Generator[None, None, _Answer],
 ) -> Answer:
     """Answers after the rest of the first answer is written, and after the missing topics were created. After the
@@ -66,20 +66,20 @@ async def _in_time(
     answer = first if isinstance(first, _Answer) else await slices.finish(first)
     if answer.being_created:
         await missing.created(answer.being_created, timeout_ms=CREATION_WAIT_MS)
-        again = _Answer(request, missing, cluster, answer.wanted, answer.being_created)
+        again = _Answer(request, missing, cluster, answer.named, answer.being_created)
         answer = await slices.finish(again.write())
     return answer.parts()
 
 
 def _first_answer(
-    request: Request, missing: MissingTopics, cluster: SeenCluster, topic_ids: TopicIds
+    request: Request, missing: MissingTopics, cluster: ListenerMetadata, topic_ids: TopicIds
 ) -> Generator[None, None, _Answer]:
     """Reads the request and writes the answer. Yields after each step."""
-    wanted = yield from _read(request, cluster, topic_ids)
-    return (yield from _Answer(request, missing, cluster, wanted, ()).write())
+    named = yield from _read(request, cluster, topic_ids)
+    return (yield from _Answer(request, missing, cluster, named, ()).write())
 
 
-def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> Generator[None, None, _Wanted]:
+def _read(request: Request, cluster: ListenerMetadata, topic_ids: TopicIds) -> Generator[None, None, _NamedTopics]:
     """Reads the topics and options of the request. Raises MalformedRequestError."""
     if len(request.frame) > COLD_REQUEST_MAX_BYTES:
         raise MalformedRequestError(
@@ -127,7 +127,7 @@ def _read(request: Request, cluster: SeenCluster, topic_ids: TopicIds) -> Genera
                 names.append(name)
             if not number % _STEP:
                 yield
-    return _Wanted(list(dict.fromkeys(names)), may_create, with_cluster_operations, with_topic_operations, ids)
+    return _NamedTopics(list(dict.fromkeys(names)), may_create, with_cluster_operations, with_topic_operations, ids)
 
 
 class _Answer:
@@ -137,11 +137,11 @@ class _Answer:
         self,
         request: Request,
         missing: MissingTopics,
-        cluster: SeenCluster,
-        wanted: _Wanted,
+        cluster: ListenerMetadata,
+        named: _NamedTopics,
         being_created: Collection[str],
     ) -> None:
-        self.wanted = wanted
+        self.named = named
         self.being_created = set(being_created)
         """The topics whose creation was requested, by this request or an earlier one."""
         self._version = request.version
@@ -159,7 +159,7 @@ class _Answer:
 
     def write(self) -> Generator[None, None, _Answer]:
         """Writes the answer. Yields after each step, and returns itself."""
-        writer, image, wanted = self._writer, self._cluster.image, self.wanted
+        writer, image, named = self._writer, self._cluster.image, self.named
         if self._version >= 3:
             writer.int32(self._throttle_ms)
         writer.array(self._brokers, self._broker)
@@ -167,29 +167,29 @@ class _Answer:
             writer.nullable_string(image.cluster_id)
         if self._version >= 1:
             writer.int32(self._cluster.controller_id)
-        writer.array_size(len(wanted.names))
+        writer.array_size(len(named.names))
         step = 0
-        for name in wanted.names:
+        for name in named.names:
             topic = image.topic(name)
             step += 1 if topic is None else 1 + len(topic.partitions)
             if step >= _STEP:
                 yield
                 step = 0
-            if name in wanted.ids or not may_see(name):
+            if name in named.ids or not may_see(name):
                 self._denied(name)
             elif topic is None:
-                self._missing(name, wanted.may_create)
+                self._missing(name, named.may_create)
             else:
                 self._topic(topic)
         if 8 <= self._version <= 10:
-            is_shown = wanted.with_cluster_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
+            is_shown = named.with_cluster_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
             writer.int32(authorized_operations.of_cluster(is_shown))
         if self._version >= 13:
             writer.int16(ErrorCode.NONE)
         writer.tagged_fields()
         return self
 
-    def _broker(self, broker: SeenBroker) -> None:
+    def _broker(self, broker: ListenerBroker) -> None:
         writer = self._writer
         writer.int32(broker.broker_id)
         writer.string(broker.host)
@@ -203,13 +203,13 @@ class _Answer:
         writer.int16(ErrorCode.NONE)
         self._named(topic.name, topic.topic_id.bytes)
         writer.array(topic.partitions, self._partition)
-        self._end_of_topic(topic.name, self.wanted.with_topic_operations)
+        self._end_of_topic(topic.name, self.named.with_topic_operations)
 
     def _denied(self, name: str) -> None:
         """Writes a topic that the client may not see, with only the name or id that the client sent."""
         writer = self._writer
         writer.int16(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        topic_id = self.wanted.ids.get(name)
+        topic_id = self.named.ids.get(name)
         if topic_id is None:
             self._named(name, _NO_ID)
         else:
@@ -226,7 +226,7 @@ class _Answer:
             writer.int16(self._error_of_missing(name, may_create))
             self._named(name, _NO_ID)
         writer.array_size(0)
-        self._end_of_topic(name, topic_id is None and self.wanted.with_topic_operations)
+        self._end_of_topic(name, topic_id is None and self.named.with_topic_operations)
 
     def _error_of_missing(self, name: str, may_create: bool) -> ErrorCode:
         if name in self.being_created:

@@ -45,12 +45,12 @@ _PARTITIONS_PER_STEP: Final = 500
 
 
 def list_offsets(
-    request: Request, wanted: Any, handler: ListOffsetsHandler
+    request: Request, body: Any, handler: ListOffsetsHandler
 ) -> Generator[None, None, Sequence[ListedOffset | LateLookup]]:
     """Looks up the offsets. Yields after each step."""
-    named = Counter((topic.name, one.partition_index) for topic in wanted.topics for one in topic.partitions)
+    named = Counter((topic.name, one.partition_index) for topic in body.topics for one in topic.partitions)
     looked_up, listed = [], []
-    for topic in wanted.topics:
+    for topic in body.topics:
         for one in topic.partitions:
             ask = OffsetQuery(topic.name, one.partition_index, one.timestamp, getattr(one, "current_leader_epoch", -1))
             code = _list_offsets_error(ask, request.version, named)
@@ -59,7 +59,7 @@ def list_offsets(
             listed.append(ListedOffset(ask.topic, ask.partition, code))
             if not len(listed) % _PARTITIONS_PER_STEP:
                 yield
-    isolation_level = getattr(wanted, "isolation_level", 0)
+    isolation_level = getattr(body, "isolation_level", 0)
     answers = handler.list_offsets(looked_up[:_QUERIES_PER_STEP], isolation_level=isolation_level)
     for first in range(_QUERIES_PER_STEP, len(looked_up), _QUERIES_PER_STEP):
         yield
@@ -88,31 +88,29 @@ def _list_offsets_error(one: OffsetQuery, version: int, named: Counter[tuple[str
     return ErrorCode.NONE
 
 
-async def offset_for_leader_epoch(request: Request, wanted: Any, handler: OffsetForLeaderEpochHandler) -> Fields:
+async def offset_for_leader_epoch(request: Request, body: Any, handler: OffsetForLeaderEpochHandler) -> Fields:
     ends = handler.offsets_for_leader_epochs(
         EpochQuery(topic.topic, one.partition, one.current_leader_epoch, one.leader_epoch)
-        for topic in wanted.topics
+        for topic in body.topics
         for one in topic.partitions
     )
     return {"topics": by_topic(ends, _epoch_end)}
 
 
-async def delete_records(request: Request, wanted: Any, handler: DeleteRecordsHandler) -> Fields:
+async def delete_records(request: Request, body: Any, handler: DeleteRecordsHandler) -> Fields:
     deletions = [
-        RecordDeletion(topic.name, one.partition_index, one.offset)
-        for topic in wanted.topics
-        for one in topic.partitions
+        RecordDeletion(topic.name, one.partition_index, one.offset) for topic in body.topics for one in topic.partitions
     ]
     deleted = await handler.delete_records(
-        deletions, timeout_ms=milliseconds(wanted.timeout), client_host=lambda: request.client_host
+        deletions, timeout_ms=milliseconds(body.timeout), client_host=lambda: request.client_host
     )
     return {"topics": by_topic(deleted, _deleted)}
 
 
-async def describe_producers(request: Request, wanted: Any, handler: DescribeProducersHandler) -> Fields:
+async def describe_producers(request: Request, body: Any, handler: DescribeProducersHandler) -> Fields:
     """Describes the producers that a partition's leader remembers, with their open transactions (KIP-664)."""
     described = handler.describe_producers(
-        TopicPartition(topic.name, number) for topic in wanted.topics for number in topic.partition_indexes
+        TopicPartition(topic.name, number) for topic in body.topics for number in topic.partition_indexes
     )
     return {"topics": by_topic(described, _producers)}
 

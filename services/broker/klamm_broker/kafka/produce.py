@@ -16,12 +16,12 @@ from typing import Final, NoReturn
 from klamm import tracing
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_broker.handlers.produce import ACKS_NONE, AnswersInTime, PartitionRecords, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.produce import ACKS_NONE, PartitionRecords, PendingAnswers, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
-from klamm_broker.kafka.connection import Answer, AnswerInTime, UnansweredError
+from klamm_broker.kafka.connection import Answer, PendingAnswer, UnansweredError
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import Request, check_count
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 
@@ -48,44 +48,44 @@ _Ids = dict[str, bytes]
 
 
 def produce(
-    request: Request, handler: ProduceHandler, cluster: SeenCluster, topic_ids: TopicIds
-) -> Answer | AnswerInTime:
+    request: Request, handler: ProduceHandler, cluster: ListenerMetadata, topic_ids: TopicIds
+) -> Answer | PendingAnswer:
     """Returns the answer, or a coroutine if the produce must wait. With acks=0 there is no answer. Raises
     MalformedRequestError, or UnansweredError if a produce with acks=0 fails."""
-    wanted, ids = _read(request, topic_ids)
+    body, ids = _read(request, topic_ids)
     if tracing.is_on():
-        return _traced(request, wanted, ids, handler, cluster)
-    if len(wanted.partitions) > TURN_PARTITIONS_MAX:
-        return _produce_many(request, wanted, ids, handler, cluster)
-    answers = handler.serve(wanted)
+        return _traced(request, body, ids, handler, cluster)
+    if len(body.partitions) > TURN_PARTITIONS_MAX:
+        return _produce_many(request, body, ids, handler, cluster)
+    answers = handler.serve(body)
     if isinstance(answers, list):
-        return _answer(request, wanted, ids, answers, cluster)
-    return _answer_in_time(request, wanted, ids, answers, cluster)
+        return _answer(request, body, ids, answers, cluster)
+    return _answer_async(request, body, ids, answers, cluster)
 
 
 async def _produce_many(
-    request: Request, wanted: Produce, ids: _Ids, handler: ProduceHandler, cluster: SeenCluster
+    request: Request, body: Produce, ids: _Ids, handler: ProduceHandler, cluster: ListenerMetadata
 ) -> Answer:
     await asyncio.sleep(0)
-    answers = handler.serve(wanted)
+    answers = handler.serve(body)
     if not isinstance(answers, list):
         answers = await answers
     await asyncio.sleep(0)
-    return _answer(request, wanted, ids, answers, cluster)
+    return _answer(request, body, ids, answers, cluster)
 
 
-async def _answer_in_time(
-    request: Request, wanted: Produce, ids: _Ids, answers: AnswersInTime, cluster: SeenCluster
+async def _answer_async(
+    request: Request, body: Produce, ids: _Ids, answers: PendingAnswers, cluster: ListenerMetadata
 ) -> Answer:
-    return _answer(request, wanted, ids, await answers, cluster)
+    return _answer(request, body, ids, await answers, cluster)
 
 
 async def _traced(
-    request: Request, wanted: Produce, ids: _Ids, handler: ProduceHandler, cluster: SeenCluster
+    request: Request, body: Produce, ids: _Ids, handler: ProduceHandler, cluster: ListenerMetadata
 ) -> Answer:
     with tracing.request_span("Produce", request.client_id):
-        answers = handler.serve(wanted)
-        return _answer(request, wanted, ids, answers if isinstance(answers, list) else await answers, cluster)
+        answers = handler.serve(body)
+        return _answer(request, body, ids, answers if isinstance(answers, list) else await answers, cluster)
 
 
 def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
@@ -122,8 +122,10 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
     return Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only, lambda: request.client_host), ids
 
 
-def _answer(request: Request, wanted: Produce, ids: _Ids, answers: Sequence[Produced], cluster: SeenCluster) -> Answer:
-    if wanted.acks == ACKS_NONE:
+def _answer(
+    request: Request, body: Produce, ids: _Ids, answers: Sequence[Produced], cluster: ListenerMetadata
+) -> Answer:
+    if body.acks == ACKS_NONE:
         if answers:
             _raise_unanswered(answers[0], request.client_id)
         return None

@@ -27,7 +27,7 @@ class QuotaApis:
         self._controller = controller
         self._image = image
 
-    async def alter(self, request: Request, wanted: Any) -> Fields:
+    async def alter(self, request: Request, body: Any) -> Fields:
         ask = pb.AlterClientQuotasRequest(
             alterations=[
                 pb.ClientQuotaAlteration(
@@ -37,9 +37,9 @@ class QuotaApis:
                         for one in entry.ops
                     ],
                 )
-                for entry in wanted.entries
+                for entry in body.entries
             ],
-            validate_only=wanted.validate_only,
+            validate_only=body.validate_only,
         )
         try:
             answer = await self._controller.change(AdminStub.alter_client_quotas, ask, timeout_ms=TIMEOUT_MS)
@@ -60,12 +60,12 @@ class QuotaApis:
             ]
         }
 
-    async def describe(self, request: Request, wanted: Any) -> Fields:
+    async def describe(self, request: Request, body: Any) -> Fields:
         """Describes the quotas of the entities that the filter selects."""
-        components = [FilterComponent(one.entity_type, one.match_type, one.match) for one in wanted.components]
+        components = [FilterComponent(one.entity_type, one.match_type, one.match) for one in body.components]
         try:
             require_cluster(AclOperation.DESCRIBE_CONFIGS)
-            found = described_quotas(self._image(), components, strict=wanted.strict)
+            found = described_quotas(self._image(), components, strict=body.strict)
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message, "entries": None}
         entries = [

@@ -23,18 +23,18 @@ class ReplicaApis:
     def __init__(self, controller: ActiveController) -> None:
         self._controller = controller
 
-    async def elect_leaders(self, request: Request, wanted: Any) -> Fields:
+    async def elect_leaders(self, request: Request, body: Any) -> Fields:
         """Elects leaders of the named partitions. Without partitions, elects leaders of all partitions that need an
         election."""
-        timeout_ms = milliseconds(wanted.timeout)
+        timeout_ms = milliseconds(body.timeout)
         # The numbers are equal in Kafka and Klamm. Before version 1, only the preferred leader could be elected.
-        election_type: Any = getattr(wanted, "election_type", pb.ELECTION_TYPE_PREFERRED)
+        election_type: Any = getattr(body, "election_type", pb.ELECTION_TYPE_PREFERRED)
         named = [
             pb.NamedPartition(topic=topic.topic, partition=number)
-            for topic in wanted.topic_partitions or ()
+            for topic in body.topic_partitions or ()
             for number in topic.partitions
         ]
-        if wanted.topic_partitions is not None and not named:
+        if body.topic_partitions is not None and not named:
             return {"error_code": ErrorCode.NONE, "replica_election_results": []}
         ask = pb.ElectLeadersRequest(election_type=election_type, partitions=named, timeout_ms=timeout_ms)
         code = ErrorCode.NONE
@@ -56,9 +56,9 @@ class ReplicaApis:
             ],
         }
 
-    async def alter_reassignments(self, request: Request, wanted: Any) -> Fields:
-        timeout_ms = milliseconds(wanted.timeout)
-        may_change_factor = getattr(wanted, "allow_replication_factor_change", True)
+    async def alter_reassignments(self, request: Request, body: Any) -> Fields:
+        timeout_ms = milliseconds(body.timeout)
+        may_change_factor = getattr(body, "allow_replication_factor_change", True)
         ask = pb.AlterPartitionReassignmentsRequest(
             partitions=[
                 pb.PartitionReassignment(
@@ -66,7 +66,7 @@ class ReplicaApis:
                     partition=one.partition_index,
                     replicas=None if one.replicas is None else BrokerIds(broker_ids=one.replicas),
                 )
-                for topic in wanted.topics
+                for topic in body.topics
                 for one in topic.partitions
             ],
             keep_replication_factor=not may_change_factor,
@@ -86,15 +86,15 @@ class ReplicaApis:
             return {**answer, "error_code": error.code, "error_message": error.message}
         return {**answer, "responses": by_topic(results, _outcome)}
 
-    async def list_reassignments(self, request: Request, wanted: Any) -> Fields:
+    async def list_reassignments(self, request: Request, body: Any) -> Fields:
         """Lists the reassignments of the named topics. Without topics, lists all. Kafka ignores the request's
         timeout."""
         named = [
             pb.NamedPartition(topic=topic.name, partition=number)
-            for topic in wanted.topics or ()
+            for topic in body.topics or ()
             for number in topic.partition_indexes
         ]
-        if wanted.topics is not None and not named:
+        if body.topics is not None and not named:
             return {"error_code": ErrorCode.NONE, "error_message": None, "topics": []}
         try:
             answer = await self._controller.ask(

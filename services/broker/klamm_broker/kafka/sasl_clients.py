@@ -1,6 +1,6 @@
 """The clients of a listener with logins, before and after their login.
 
-Until a client has logged in, its connection uses one of a limited number of places (`HandshakeRoom`). It has a time
+Until a client has logged in, its connection uses one of a limited number of places (`HandshakeLimit`). It has a time
 limit from the accept on, and its frames must be small. Only requests of a login are answered.
 """
 
@@ -14,33 +14,33 @@ from typing import Final
 
 from klamm.errors import ErrorCode
 from klamm_broker.io.metrics import EXPIRED_CONNECTIONS
-from klamm_broker.kafka.connection import Answer, AnswerInTime, KafkaConnection, Parts
-from klamm_broker.kafka.handshake_room import HandshakeRoom
+from klamm_broker.kafka.connection import Answer, KafkaConnection, Parts, PendingAnswer
+from klamm_broker.kafka.handshake_limit import HandshakeLimit
 from klamm_broker.kafka.requests import ApiKey, Request
-from klamm_broker.kafka.sasl_messages import auth_bytes, authenticate_answer, handshake_answer, wanted_mechanism
-from klamm_server.net.wrong_door import Porter
+from klamm_broker.kafka.sasl_messages import auth_bytes, authenticate_answer, handshake_answer, requested_mechanism
+from klamm_server.net.wrong_protocol import WrongProtocolLog
 from klamm_server.runtime.clock import Clock
 from klamm_server.security.logins.login import Login
 from klamm_server.security.logins.logins import ListenerLogins
-from klamm_server.security.sasl.sasl_door import LoginInterruptedError, SaslStateError, SessionExpiredError
+from klamm_server.security.sasl.sasl_authenticator import LoginInterruptedError, SaslStateError, SessionExpiredError
 
 log = logging.getLogger(__name__)
 
-Handle = Callable[[Request], Answer | AnswerInTime]
+Handle = Callable[[Request], Answer | PendingAnswer]
 
 _LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 class SaslClients:
-    """The clients of one listener. `room` has the places of clients that have not logged in, for all listeners
+    """The clients of one listener. `limit` has the places of clients that have not logged in, for all listeners
     together."""
 
-    def __init__(self, logins: ListenerLogins, room: HandshakeRoom, clock: Clock) -> None:
+    def __init__(self, logins: ListenerLogins, limit: HandshakeLimit, clock: Clock) -> None:
         self.logins = logins
-        self.room = room
+        self.limit = limit
         self.clock = clock
         self.timeout_ms = logins.settings.authentication_timeout_ms
-        self._porter = Porter(log, f"the Kafka listener {logins.listener}", clock.monotonic_ms)
+        self._wrong_protocols = WrongProtocolLog(log, f"the Kafka listener {logins.listener}", clock.monotonic_ms)
 
     def expect(self, connection: KafkaConnection) -> None:
         """Gives a newly accepted connection its login, and limits the size of its frames."""
@@ -49,7 +49,7 @@ class SaslClients:
 
     def give_up(self, connection: KafkaConnection, why: str) -> None:
         """Closes a connection whose login took too long."""
-        self._porter.report_refused("a login", connection.peer, why)
+        self._wrong_protocols.report_refused("a login", connection.peer, why)
         connection.close()
 
 
@@ -69,16 +69,16 @@ class ClientLogin:
     @property
     def is_done(self) -> bool:
         """True after the first login, also during another one."""
-        return self._login is not None and self._login.door.user is not None
+        return self._login is not None and self._login.authenticator.user is not None
 
-    def hold_back(self, rest_ms: int) -> None:
-        """Delays the start of the login's time limit by `rest_ms`. Called before `begin`."""
-        self._end_s += rest_ms / 1000
+    def mute(self, throttle_ms: int) -> None:
+        """Delays the start of the login's time limit by `throttle_ms`. Called before `begin`."""
+        self._end_s += throttle_ms / 1000
 
     def begin(self, *, has_place: bool) -> str:
         """Takes a place unless the connection `has_place`. Returns the reached limit if there is none, otherwise ""."""
         connection, clients = self._connection, self._clients
-        if not has_place and (reached := clients.room.take(connection.peer)):
+        if not has_place and (reached := clients.limit.take(connection.peer)):
             return reached
         self._has_place = True
         self._login = Login(clients.logins, connection.peer, connection.cut_off)
@@ -108,23 +108,23 @@ class ClientLogin:
 
     def _handler_of(self, request: Request) -> Handle | None:
         assert self._login is not None, "a connection begins before its requests"
-        door, now_ms = self._login.door, self._clients.clock.wall_ms()
+        authenticator, now_ms = self._login.authenticator, self._clients.clock.wall_ms()
         match request.api_key:
             case ApiKey.SASL_HANDSHAKE:
                 # As in Kafka, the client gets ILLEGAL_SASL_STATE if it may not log in now, and its session continues.
-                return self._handshake if door.may_begin(now_ms) else None
-            case ApiKey.SASL_AUTHENTICATE if not door.is_complete:
+                return self._handshake if authenticator.may_begin(now_ms) else None
+            case ApiKey.SASL_AUTHENTICATE if not authenticator.is_complete:
                 return self._authenticate
             case ApiKey.API_VERSIONS:
-                door.api_versions(now_ms)
+                authenticator.api_versions(now_ms)
             case api_key:
-                door.other(api_key.name, now_ms)
+                authenticator.other(api_key.name, now_ms)
         return None
 
     async def _handshake(self, request: Request) -> Answer:
         assert self._login is not None
         try:
-            reply = self._login.handshake(wanted_mechanism(request))
+            reply = self._login.handshake(requested_mechanism(request))
         except LoginInterruptedError as error:
             return await self._interrupted(error, request)
         if reply.code is not ErrorCode.NONE:
@@ -143,7 +143,7 @@ class ClientLogin:
         reply = await self._login.authenticate(data)
         if reply.code is not ErrorCode.NONE:
             self._connection.end_after_answer()
-        elif self._login.door.is_complete:
+        elif self._login.authenticator.is_complete:
             self._complete()
         elif self._has_place:
             self._count_time()
@@ -162,7 +162,7 @@ class ClientLogin:
     def _complete(self) -> None:
         assert self._login is not None
         self._leave()
-        self._connection.principal = f"User:{self._login.door.user}"
+        self._connection.principal = f"User:{self._login.authenticator.user}"
         self._connection.request_max_bytes = self._request_max_bytes
 
     def _count_time(self) -> None:
@@ -186,7 +186,7 @@ class ClientLogin:
         self._stop_time()
         if self._has_place:
             self._has_place = False
-            self._clients.room.give_back(self._connection.peer)
+            self._clients.limit.give_back(self._connection.peer)
 
 
 def _interrupted_answer() -> Callable[[Request], Parts | None]:

@@ -9,14 +9,14 @@ from typing import Final
 from klamm.errors import ErrorCode
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.wire import AnswerWriter, Part
-from klamm_server.security.sasl.sasl_door import AuthenticateReply
+from klamm_server.security.sasl.sasl_authenticator import AuthenticateReply
 
 _LIFETIME_SINCE: Final = 1
 _OUT_OF_PLACE: Final = "SaslAuthenticate request received after successful authentication"
 """Kafka's error text. It is also used on listeners without logins."""
 
 
-def wanted_mechanism(request: Request) -> str:
+def requested_mechanism(request: Request) -> str:
     """Returns the mechanism of a SaslHandshake. Raises MalformedRequestError."""
     reader = request.body()
     mechanism = reader.string()

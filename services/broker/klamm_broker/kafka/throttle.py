@@ -26,12 +26,12 @@ class Throttle:
         self._client_id = client_id
         self.ms = 0
         """The throttle time in milliseconds, the longest of all quotas."""
-        rest_ms = quotas.throttle_ms(REQUEST_PERCENTAGE, self._user, client_id, clock.monotonic_ms())
-        self.rest(REQUEST_PERCENTAGE, min(rest_ms, quotas.span.window_ms))
+        throttle_ms = quotas.throttle_ms(REQUEST_PERCENTAGE, self._user, client_id, clock.monotonic_ms())
+        self.extend(REQUEST_PERCENTAGE, min(throttle_ms, quotas.span.window_ms))
 
     def charge_produce(self, size_bytes: int) -> None:
         """Charges the bytes of a produce."""
-        self.rest(PRODUCER_BYTE_RATE, self._charge(PRODUCER_BYTE_RATE, size_bytes))
+        self.extend(PRODUCER_BYTE_RATE, self._charge(PRODUCER_BYTE_RATE, size_bytes))
 
     def fetch_max_bytes(self, max_bytes: int) -> int:
         """Returns `max_bytes`, or the most bytes that the client's quota allows at once. A larger fetch would always be
@@ -42,8 +42,8 @@ class Throttle:
     def charge_fetch(self, size_bytes: int) -> bool:
         """Charges the bytes of a fetch. Returns True if the client gets the records now. Otherwise takes the charge
         back."""
-        rest_ms = self._charge(CONSUMER_BYTE_RATE, size_bytes)
-        self.rest(CONSUMER_BYTE_RATE, rest_ms)
+        throttle_ms = self._charge(CONSUMER_BYTE_RATE, size_bytes)
+        self.extend(CONSUMER_BYTE_RATE, throttle_ms)
         if self.ms:
             self._charge(CONSUMER_BYTE_RATE, -size_bytes)
         return not self.ms
@@ -55,8 +55,8 @@ class Throttle:
     def _charge(self, key: str, amount: float) -> int:
         return self._quotas.charge(key, self._user, self._client_id, amount, self._clock.monotonic_ms())
 
-    def rest(self, key: str, rest_ms: int) -> None:
-        """Throttles the client for at least `rest_ms`, because of that quota."""
-        if rest_ms:
-            on_throttled(key, rest_ms)
-            self.ms = max(self.ms, rest_ms)
+    def extend(self, key: str, throttle_ms: int) -> None:
+        """Throttles the client for at least `throttle_ms`, because of that quota."""
+        if throttle_ms:
+            on_throttled(key, throttle_ms)
+            self.ms = max(self.ms, throttle_ms)

@@ -26,8 +26,8 @@ from typing import Final, Protocol
 from klamm.ordered_set import OrderedSet
 from klamm.security.alerts import HandshakeFailed
 from klamm_broker.kafka.connection import KafkaConnection
-from klamm_broker.kafka.handshake_room import HandshakeRoom
-from klamm_server.net.wrong_door import Porter, Visitor
+from klamm_broker.kafka.handshake_limit import HandshakeLimit
+from klamm_server.net.wrong_protocol import ClientProtocol, WrongProtocolLog
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +43,9 @@ ALERT_BYTES: Final = 1024 * 1024
 """The bytes that the acceptor reads and drops after an alert. It closes the connection of a client that sends more."""
 
 _WITHOUT_TLS: Final = {
-    "HTTP_REQUEST": Visitor.HTTP,
-    "HTTPS_PROXY_REQUEST": Visitor.HTTP,
-    "WRONG_VERSION_NUMBER": Visitor.WITHOUT_TLS,
+    "HTTP_REQUEST": ClientProtocol.HTTP,
+    "HTTPS_PROXY_REQUEST": ClientProtocol.HTTP,
+    "WRONG_VERSION_NUMBER": ClientProtocol.WITHOUT_TLS,
 }
 """The kind of client that spoke first, by OpenSSL's reason for refusing it."""
 
@@ -53,7 +53,7 @@ _WITHOUT_TLS: Final = {
 class Handshakes(Protocol):
     """The handshakes of a listener."""
 
-    room: HandshakeRoom
+    limit: HandshakeLimit
 
     @property
     def timeout_ms(self) -> int: ...
@@ -72,7 +72,7 @@ class TlsAcceptor:
         self,
         listening: socket.socket,
         handshakes: Handshakes,
-        porter: Porter,
+        wrong_protocols: WrongProtocolLog,
         *,
         admit: Callable[[str], int | None],
         leave: Callable[[], None],
@@ -84,7 +84,7 @@ class TlsAcceptor:
         with a login keeps its handshake's place. `protocol` is the clients' name of the protocol."""
         self._listening = listening
         self._handshakes = handshakes
-        self._porter = porter
+        self._wrong_protocols = wrong_protocols
         self._admit = admit
         self._leave = leave
         self._make = make
@@ -107,17 +107,19 @@ class TlsAcceptor:
                 await asyncio.sleep(RETRY_S)
                 continue
             peer = str(address[0])
-            if reached := self._handshakes.room.take(peer):
-                self._porter.report_refused("a connection", peer, reached)
+            if reached := self._handshakes.limit.take(peer):
+                self._wrong_protocols.report_refused("a connection", peer, reached)
                 accepted.close()
                 continue
-            rest_ms = self._admit(peer)
-            if rest_ms is None:
-                self._handshakes.room.give_back(peer)
+            throttle_ms = self._admit(peer)
+            if throttle_ms is None:
+                self._handshakes.limit.give_back(peer)
                 accepted.close()
                 continue
             connection = self._make()
-            task = asyncio.create_task(self._shake_hands(connection, accepted, peer, rest_ms), name="kafka-handshake")
+            task = asyncio.create_task(
+                self._shake_hands(connection, accepted, peer, throttle_ms), name="kafka-handshake"
+            )
             self._under_way.add(task)
             task.add_done_callback(functools.partial(self._on_done, connection, peer))
 
@@ -132,23 +134,25 @@ class TlsAcceptor:
     def _on_done(self, connection: KafkaConnection, peer: str, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if connection.login is None or not connection.has_begun:
-            self._handshakes.room.give_back(peer)
+            self._handshakes.limit.give_back(peer)
 
-    async def _shake_hands(self, connection: KafkaConnection, accepted: socket.socket, peer: str, rest_ms: int) -> None:
+    async def _shake_hands(
+        self, connection: KafkaConnection, accepted: socket.socket, peer: str, throttle_ms: int
+    ) -> None:
         try:
-            if rest_ms:
+            if throttle_ms:
                 if connection.login is not None:
-                    connection.login.hold_back(rest_ms)
-                await asyncio.sleep(rest_ms / 1000)
+                    connection.login.mute(throttle_ms)
+                await asyncio.sleep(throttle_ms / 1000)
             # The event loop closes its descriptor when the handshake fails, so the alert needs another one.
             with accepted.dup() as for_alert:
                 try:
                     await self._connect(connection, accepted)
                 except HandshakeFailed as error:
-                    self._tell(error, peer)
+                    self._report(error, peer)
                     await _send_alert(for_alert, error.alert)
         except OSError as error:
-            self._tell(error, peer)
+            self._report(error, peer)
         finally:
             if not connection.has_begun:
                 accepted.close()
@@ -164,16 +168,18 @@ class TlsAcceptor:
             ssl_shutdown_timeout=SHUTDOWN_S,
         )
 
-    def _tell(self, error: OSError, peer: str) -> None:
+    def _report(self, error: OSError, peer: str) -> None:
         reason = _reason(error)
-        visitor = _WITHOUT_TLS.get(reason)
-        if visitor is not None:
-            self._porter.report(visitor, peer, f"the listener accepts TLS only (security.protocol={self._protocol})")
+        protocol = _WITHOUT_TLS.get(reason)
+        if protocol is not None:
+            self._wrong_protocols.report(
+                protocol, peer, f"the listener accepts TLS only (security.protocol={self._protocol})"
+            )
         elif isinstance(error, ssl.SSLError):
-            self._porter.report_refused("a TLS handshake", peer, reason)
+            self._wrong_protocols.report_refused("a TLS handshake", peer, reason)
             self._handshakes.refuse(peer, reason)
         elif isinstance(error, ConnectionAbortedError):
-            self._porter.report_refused(
+            self._wrong_protocols.report_refused(
                 "a TLS handshake", peer, f"the handshake took longer than {self._handshakes.timeout_ms} ms"
             )
         else:

@@ -10,7 +10,7 @@ from typing import Final
 from klamm.security.distinguished_name import java_text, subject_of
 from klamm.security.principal_rules import PrincipalRules
 from klamm_broker.kafka.connection import KafkaConnection
-from klamm_broker.kafka.handshake_room import HandshakeRoom
+from klamm_broker.kafka.handshake_limit import HandshakeLimit
 from klamm_server.security.auditor import CERTIFICATE, Auditor
 
 log = logging.getLogger(__name__)
@@ -27,15 +27,15 @@ class TlsClients:
         rules: PrincipalRules,
         *,
         timeout_ms: int,
-        room: HandshakeRoom,
+        limit: HandshakeLimit,
         names_clients: bool = True,
         listener: str = "",
         auditor: Auditor | None = None,
     ) -> None:
-        """`context` returns the current TLS context. `room` bounds the handshakes under way. Without `names_clients`,
+        """`context` returns the current TLS context. `limit` bounds the handshakes under way. Without `names_clients`,
         certificates only admit clients, and their logins name them. `auditor` records clients that certificates
         name."""
-        self.room = room
+        self.limit = limit
         self.context = context
         self.timeout_ms = timeout_ms
         self._rules = rules
@@ -64,18 +64,18 @@ class TlsClients:
                 connection.peer,
                 subject,
             )
-            self._tell("User:", connection.peer, f"no rule matches the certificate's name {subject!r}")
+            self._record("User:", connection.peer, f"no rule matches the certificate's name {subject!r}")
             return False
         connection.principal = f"User:{name}"
-        self._tell(connection.principal, connection.peer)
+        self._record(connection.principal, connection.peer)
         return True
 
     def refuse(self, peer: str, reason: str) -> None:
         """Notes a handshake that failed for OpenSSL's `reason`. The audit records it if the certificate was the
         reason."""
         if any(one in reason for one in _ABOUT_CERTIFICATES):
-            self._tell("User:", peer, reason)
+            self._record("User:", peer, reason)
 
-    def _tell(self, principal: str, peer: str, failure: str = "") -> None:
+    def _record(self, principal: str, peer: str, failure: str = "") -> None:
         if self._auditor is not None:
             self._auditor.logged_in(principal, peer, CERTIFICATE, self._listener, failure)

@@ -11,27 +11,27 @@ from klamm.model import INTERNAL_TOPICS, topic_name_problem
 from klamm_broker.handlers.metadata import leader_error
 from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
-from klamm_server.runtime.loop_slices import ITEMS_PER_TURN
+from klamm_server.runtime.sliced_work import ITEMS_PER_TURN
 
 PAGE_PARTITIONS_MAX: Final = 500
 """The most partitions of one answer, because they are described in one turn of the event loop."""
 
 
-async def describe_topic_partitions(request: Request, wanted: Any, cluster: SeenCluster) -> Fields:
+async def describe_topic_partitions(request: Request, body: Any, cluster: ListenerMetadata) -> Fields:
     """Describes partitions in the order of topic names and partition numbers, from the cursor on. Without named topics,
     describes all topics."""
     image = cluster.image
     first_topic, first_partition = "", 0
-    if wanted.cursor is not None:
-        first_topic, first_partition = wanted.cursor.topic_name, wanted.cursor.partition_index
-    names = {topic.name for topic in wanted.topics} or set(filter(is_listed, image.topics_by_name))
+    if body.cursor is not None:
+        first_topic, first_partition = body.cursor.topic_name, body.cursor.partition_index
+    names = {topic.name for topic in body.topics} or set(filter(is_listed, image.topics_by_name))
     live = frozenset(broker.broker_id for broker in cluster.brokers())
     unreachable = cluster.unreachable()
-    left = max(1, min(wanted.response_partition_limit, PAGE_PARTITIONS_MAX))
+    left = max(1, min(body.response_partition_limit, PAGE_PARTITIONS_MAX))
     topics: list[Fields] = []
     await asyncio.sleep(0)
     wanted_names = sorted(name for name in names if name >= first_topic)

@@ -17,7 +17,7 @@ from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.session import may_be_shown
 
 _CONFIGS_SINCE: Final = 5
@@ -33,18 +33,18 @@ class TopicApis:
         self._controller = controller
         self._topic_ids = topic_ids
 
-    async def create_topics(self, request: Request, wanted: Any) -> Fields:
-        timeout_ms = milliseconds(wanted.timeout)
-        refused = [_refused(topic) for topic in wanted.topics if _configs_without_value(topic)]
+    async def create_topics(self, request: Request, body: Any) -> Fields:
+        timeout_ms = milliseconds(body.timeout)
+        refused = [_refused(topic) for topic in body.topics if _configs_without_value(topic)]
         ask = pb.CreateTopicsRequest(
-            topics=[_new_topic(topic) for topic in wanted.topics if not _configs_without_value(topic)],
-            validate_only=wanted.validate_only,
+            topics=[_new_topic(topic) for topic in body.topics if not _configs_without_value(topic)],
+            validate_only=body.validate_only,
             timeout_ms=timeout_ms,
             client_id=request.client_id,
         )
         try:
             answer = await self._controller.change(AdminStub.create_topics, ask, timeout_ms=timeout_ms)
-            _rest(request, answer.throttle_time_ms)
+            _throttle(request, answer.throttle_time_ms)
         except BrokerError as error:
             failed = [
                 pb.CreatedTopic(name=one.name, error_code=error.code, error_message=error.message) for one in ask.topics
@@ -52,9 +52,9 @@ class TopicApis:
             return {"topics": [_created(topic, _NO_CONFIGS) for topic in (*failed, *refused)]}
         made = [topic.name for topic in answer.topics if not topic.error_code]
         configs: Mapping[str, pb.DescribedConfigs] = {}
-        if request.version >= _CONFIGS_SINCE and not wanted.validate_only:
+        if request.version >= _CONFIGS_SINCE and not body.validate_only:
             configs = await self._configs_of(made, timeout_ms)
-        topics = await each_in_turns(
+        topics = await map_in_slices(
             lambda topic: _created(topic, configs.get(topic.name, _NO_CONFIGS)),
             (*answer.topics, *refused),
             per_turn=_TOPICS_PER_TURN,
@@ -80,22 +80,22 @@ class TopicApis:
             results = [pb.DescribedConfigs(resource=one, error_code=error.code) for one in resources]
         return {one.resource.name: one for one in results}
 
-    async def delete_topics(self, request: Request, wanted: Any) -> Fields:
+    async def delete_topics(self, request: Request, body: Any) -> Fields:
         if request.version >= 6:
             named = [
                 (one.name if one.name is not None else self._topic_ids.name_of(id_bytes(one.topic_id)), one.topic_id)
-                for one in wanted.topics
+                for one in body.topics
                 if (one.name is None) != (one.topic_id is None)
             ]
-            refused = [_named_badly(one) for one in wanted.topics if (one.name is None) == (one.topic_id is None)]
+            refused = [_named_badly(one) for one in body.topics if (one.name is None) == (one.topic_id is None)]
         else:
-            named = [(name, None) for name in wanted.topic_names]
+            named = [(name, None) for name in body.topic_names]
             refused = []
         ids = {name: self._topic_ids.id_of(name) for name, _ in named}
         by_id = {name: topic_id for name, topic_id in named if topic_id is not None}
         known = [name for name, _ in named if unknown_id(name) is None]
         results = [
-            *await self._delete_topics(request, known, milliseconds(wanted.timeout)),
+            *await self._delete_topics(request, known, milliseconds(body.timeout)),
             *(
                 pb.NamedResult(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
                 for name, _ in named
@@ -121,13 +121,13 @@ class TopicApis:
         )
         try:
             answer = await self._controller.change(AdminStub.delete_topics, ask, timeout_ms=timeout_ms)
-            _rest(request, answer.throttle_time_ms)
+            _throttle(request, answer.throttle_time_ms)
         except BrokerError as error:
             return _all_failed(names, error)
         return list(answer.results)
 
-    async def create_partitions(self, request: Request, wanted: Any) -> Fields:
-        timeout_ms = milliseconds(wanted.timeout)
+    async def create_partitions(self, request: Request, body: Any) -> Fields:
+        timeout_ms = milliseconds(body.timeout)
         ask = pb.CreatePartitionsRequest(
             topics=[
                 pb.NewPartitions(
@@ -135,15 +135,15 @@ class TopicApis:
                     total_count=topic.count,
                     assignments=_new_replicas(topic),
                 )
-                for topic in wanted.topics
+                for topic in body.topics
             ],
-            validate_only=wanted.validate_only,
+            validate_only=body.validate_only,
             timeout_ms=timeout_ms,
             client_id=request.client_id,
         )
         try:
             answer = await self._controller.change(AdminStub.create_partitions, ask, timeout_ms=timeout_ms)
-            _rest(request, answer.throttle_time_ms)
+            _throttle(request, answer.throttle_time_ms)
             results = list(answer.results)
         except BrokerError as error:
             results = _all_failed([topic.topic for topic in ask.topics], error)
@@ -155,7 +155,7 @@ class TopicApis:
         }
 
 
-def _rest(request: Request, throttle_ms: int) -> None:
+def _throttle(request: Request, throttle_ms: int) -> None:
     """Throttles the client for as long as the controller says. This broker's metadata may get the quota a moment
     later."""
     if request.throttle is not None:

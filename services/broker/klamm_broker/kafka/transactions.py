@@ -25,12 +25,12 @@ from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
 from klamm_broker.kafka.coordinators import check_is_coordinator
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.groups import by_topic
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.offset_topics import offset_topics, with_ids
 from klamm_broker.kafka.requests import ApiKey, Request
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_server.runtime.few_at_once import few_at_once
+from klamm_server.runtime.gather_bounded import gather_bounded
 from klamm_server.security.session import for_itself, may_with_cluster, refuse_early, require
 
 _FENCED_SINCE: Final = {
@@ -88,7 +88,7 @@ class TransactionApis:
     def __init__(
         self,
         coordinators: Coordinators,
-        cluster: SeenCluster,
+        cluster: ListenerMetadata,
         topic_ids: TopicIds,
         producer_ids: InitProducerIdHandler,
     ) -> None:
@@ -97,101 +97,101 @@ class TransactionApis:
         self._topic_ids = topic_ids
         self._producer_ids = producer_ids
 
-    async def init_producer_id(self, request: Request, wanted: Any) -> Fields:
+    async def init_producer_id(self, request: Request, body: Any) -> Fields:
         """Gives a producer its id and epoch. The coordinator gives them to a transactional producer. An idempotent
         producer gets a new id at each request (KIP-360)."""
-        if (getattr(wanted, "producer_id", -1) == -1) != (getattr(wanted, "producer_epoch", -1) == -1):
+        if (getattr(body, "producer_id", -1) == -1) != (getattr(body, "producer_epoch", -1) == -1):
             return _identity(pb.InitTransactionalIdResponse(error_code=ErrorCode.INVALID_REQUEST))
-        if wanted.transactional_id is None:
+        if body.transactional_id is None:
             return _identity(await self._producer_ids.init_producer_id(request.client_id))
         ask = pb.InitTransactionalIdRequest(
             client_host=f"/{request.client_host}",
-            transactional_id=wanted.transactional_id,
-            transaction_timeout_ms=milliseconds(wanted.transaction_timeout),
-            producer_id=getattr(wanted, "producer_id", -1),
-            producer_epoch=getattr(wanted, "producer_epoch", -1),
+            transactional_id=body.transactional_id,
+            transaction_timeout_ms=milliseconds(body.transaction_timeout),
+            producer_id=getattr(body, "producer_id", -1),
+            producer_epoch=getattr(body, "producer_epoch", -1),
         )
         try:
-            answer = await self._ask(wanted.transactional_id, CoordinatorStub.init_producer_id, ask)
+            answer = await self._ask(body.transactional_id, CoordinatorStub.init_producer_id, ask)
         except BrokerError as error:
             answer = pb.InitTransactionalIdResponse(error_code=error.code)
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
-    async def add_partitions_to_txn(self, request: Request, wanted: Any) -> Fields:
+    async def add_partitions_to_txn(self, request: Request, body: Any) -> Fields:
         """Adds partitions to a transaction. From version 4 on, a request may have several transactions. Only servers
         may send it, and they need no right to the transactions and topics, as in Kafka (KIP-890)."""
         if request.version >= 4:
             if not may_with_cluster(AclOperation.CLUSTER_ACTION):
                 return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results_by_transaction": []}
             with for_itself():
-                by_transaction = await few_at_once(partial(self._add_to_one, request), wanted.transactions)
+                by_transaction = await gather_bounded(partial(self._add_to_one, request), body.transactions)
             return {"error_code": ErrorCode.NONE, "results_by_transaction": by_transaction}
         results = await self._add(
-            wanted.v3_and_below_transactional_id,
-            wanted.v3_and_below_producer_id,
-            wanted.v3_and_below_producer_epoch,
-            _topics(wanted.v3_and_below_topics),
+            body.v3_and_below_transactional_id,
+            body.v3_and_below_producer_id,
+            body.v3_and_below_producer_epoch,
+            _topics(body.v3_and_below_topics),
         )
         return {"results_by_topic_v3_and_below": _added(request, results)}
 
-    async def _add_to_one(self, request: Request, wanted: Any) -> Fields:
+    async def _add_to_one(self, request: Request, body: Any) -> Fields:
         results = await self._add(
-            wanted.transactional_id,
-            wanted.producer_id,
-            wanted.producer_epoch,
-            _topics(wanted.topics),
-            verify_only=wanted.verify_only,
+            body.transactional_id,
+            body.producer_id,
+            body.producer_epoch,
+            _topics(body.topics),
+            verify_only=body.verify_only,
         )
-        return {"transactional_id": wanted.transactional_id, "topic_results": _added(request, results)}
+        return {"transactional_id": body.transactional_id, "topic_results": _added(request, results)}
 
-    async def add_offsets_to_txn(self, request: Request, wanted: Any) -> Fields:
+    async def add_offsets_to_txn(self, request: Request, body: Any) -> Fields:
         """Adds the partition of `__consumer_offsets` that has a group's offsets to a transaction.
 
         The client needs the rights to write in the transaction and to read the group, but none to that topic. After
         these checks, the broker asks in its own name."""
         try:
-            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, wanted.transactional_id)
-            require(AclOperation.READ, ResourceType.GROUP, wanted.group_id)
+            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+            require(AclOperation.READ, ResourceType.GROUP, body.group_id)
         except BrokerError as error:
             return {"error_code": error.code}
         topic = self._cluster.image.topic(GROUP_METADATA_TOPIC)
         if topic is None:
             return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
-        shard = coordinator_shard(wanted.group_id, len(topic.partitions))
+        shard = coordinator_shard(body.group_id, len(topic.partitions))
         with for_itself():
             (result,) = await self._add(
-                wanted.transactional_id,
-                wanted.producer_id,
-                wanted.producer_epoch,
+                body.transactional_id,
+                body.producer_id,
+                body.producer_epoch,
                 [TopicPartitions(topic=GROUP_METADATA_TOPIC, partitions=[shard])],
             )
         return {"error_code": _known(request, result.error_code)}
 
-    async def end_txn(self, request: Request, wanted: Any) -> Fields:
+    async def end_txn(self, request: Request, body: Any) -> Fields:
         ask = pb.EndTxnRequest(
-            transactional_id=wanted.transactional_id,
-            producer_id=wanted.producer_id,
-            producer_epoch=wanted.producer_epoch,
-            committed=wanted.committed,
+            transactional_id=body.transactional_id,
+            producer_id=body.producer_id,
+            producer_epoch=body.producer_epoch,
+            committed=body.committed,
             bump_epoch=request.version >= _BUMPS_EPOCH,
         )
         try:
-            answer = await self._ask(wanted.transactional_id, CoordinatorStub.end_txn, ask)
+            answer = await self._ask(body.transactional_id, CoordinatorStub.end_txn, ask)
         except BrokerError as error:
             answer = pb.EndTxnResponse(error_code=error.code)
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
-    async def txn_offset_commit(self, request: Request, wanted: Any) -> Fields:
-        topics = offset_topics(wanted.topics, self._topic_ids)
+    async def txn_offset_commit(self, request: Request, body: Any) -> Fields:
+        topics = offset_topics(body.topics, self._topic_ids)
         ask = pb.TxnOffsetCommitRequest(
             client_host=f"/{request.client_host}",
-            transactional_id=wanted.transactional_id,
-            producer_id=wanted.producer_id,
-            producer_epoch=wanted.producer_epoch,
-            group_id=wanted.group_id,
-            generation_id=getattr(wanted, "generation_id", -1),
-            member_id=getattr(wanted, "member_id", ""),
-            group_instance_id=getattr(wanted, "group_instance_id", None) or "",
+            transactional_id=body.transactional_id,
+            producer_id=body.producer_id,
+            producer_epoch=body.producer_epoch,
+            group_id=body.group_id,
+            generation_id=getattr(body, "generation_id", -1),
+            member_id=getattr(body, "member_id", ""),
+            group_instance_id=getattr(body, "group_instance_id", None) or "",
             offsets=[
                 pb.GroupOffset(
                     topic=topic.name,
@@ -208,7 +208,7 @@ class TransactionApis:
         )
         try:
             answer = await self._coordinators.ask(
-                GROUP_METADATA_TOPIC, wanted.group_id, CoordinatorStub.txn_offset_commit, ask, timeout_ms=TIMEOUT_MS
+                GROUP_METADATA_TOPIC, body.group_id, CoordinatorStub.txn_offset_commit, ask, timeout_ms=TIMEOUT_MS
             )
         except BrokerError as error:
             answer = pb.TxnOffsetCommitResponse(
@@ -233,12 +233,12 @@ class TransactionApis:
 
     # Administration
 
-    async def list_transactions(self, request: Request, wanted: Any) -> Fields:
+    async def list_transactions(self, request: Request, body: Any) -> Fields:
         ask = pb.ListTransactionsRequest(
-            states=wanted.state_filters,
-            producer_ids=wanted.producer_id_filters,
-            longer_than_ms=max(0, getattr(wanted, "duration_filter", 0)),
-            transactional_id_pattern=getattr(wanted, "transactional_id_pattern", None) or "",
+            states=body.state_filters,
+            producer_ids=body.producer_id_filters,
+            longer_than_ms=max(0, getattr(body, "duration_filter", 0)),
+            transactional_id_pattern=getattr(body, "transactional_id_pattern", None) or "",
         )
         try:
             answers = await self._coordinators.ask_all(CoordinatorStub.list_transactions, ask, timeout_ms=TIMEOUT_MS)
@@ -248,7 +248,7 @@ class TransactionApis:
         own = self._cluster.coordinated_here(one.transactional_id for one in found)
         return {
             "error_code": next((answer.error_code for answer in answers if answer.error_code), 0),
-            "unknown_state_filters": [state for state in wanted.state_filters if state not in _STATES],
+            "unknown_state_filters": [state for state in body.state_filters if state not in _STATES],
             "transaction_states": [
                 {
                     "transactional_id": one.transactional_id,
@@ -260,8 +260,8 @@ class TransactionApis:
             ],
         }
 
-    async def describe_transactions(self, request: Request, wanted: Any) -> Fields:
-        return {"transaction_states": await few_at_once(self._describe, wanted.transactional_ids)}
+    async def describe_transactions(self, request: Request, body: Any) -> Fields:
+        return {"transaction_states": await gather_bounded(self._describe, body.transactional_ids)}
 
     async def _describe(self, transactional_id: str) -> Fields:
         ask = pb.DescribeTransactionsRequest(transactional_ids=[transactional_id])

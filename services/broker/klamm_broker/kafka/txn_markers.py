@@ -26,7 +26,7 @@ from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.log.partition.partition_log import TransactionEnd
-from klamm_server.runtime.few_at_once import few_at_once
+from klamm_server.runtime.gather_bounded import gather_bounded
 from klamm_server.security.session import may_with_cluster
 
 _NOT_READY: Final = frozenset(
@@ -37,11 +37,11 @@ because callers of WriteTxnMarkers search for leaders."""
 
 
 async def write_txn_markers(
-    request: Request, wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators
+    request: Request, body: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators
 ) -> Fields:
     """Writes the markers. Returns one answer for each producer."""
     results: dict[int, dict[tuple[str, int], MarkedPartition]] = {}
-    for one in wanted.markers:
+    for one in body.markers:
         written = results.setdefault(one.producer_id, {})
         for result in await _write(one, handler, coordinators, lambda: request.client_host):
             written[result.topic, result.partition] = result
@@ -54,29 +54,29 @@ async def write_txn_markers(
 
 
 async def _write(
-    wanted: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators, client_host: ClientHost
+    body: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators, client_host: ClientHost
 ) -> list[MarkedPartition]:
     """Writes one marker to its partitions. A marker without partitions has no effect."""
-    offsets = [number for one in wanted.topics if one.name == GROUP_METADATA_TOPIC for number in one.partition_indexes]
+    offsets = [number for one in body.topics if one.name == GROUP_METADATA_TOPIC for number in one.partition_indexes]
     others = [
         TopicPartition(one.name, number)
-        for one in wanted.topics
+        for one in body.topics
         if one.name != GROUP_METADATA_TOPIC
         for number in one.partition_indexes
     ]
     end = TransactionEnd(
-        wanted.producer_id,
-        wanted.producer_epoch,
-        wanted.transaction_result,
-        wanted.coordinator_epoch,
-        getattr(wanted, "transaction_version", 0),
+        body.producer_id,
+        body.producer_epoch,
+        body.transaction_result,
+        body.coordinator_epoch,
+        getattr(body, "transaction_version", 0),
     )
     if not may_with_cluster(AclOperation.CLUSTER_ACTION, AclOperation.ALTER):
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         names = (*others, *(TopicPartition(GROUP_METADATA_TOPIC, number) for number in offsets))
         return [MarkedPartition(*name, denied) for name in names]
     (here,) = await handler.write_txn_markers([MarkerToWrite(end, others)], client_host)
-    there = await few_at_once(partial(_write_to_offsets, end, coordinators), offsets)
+    there = await gather_bounded(partial(_write_to_offsets, end, coordinators), offsets)
     return [*here, *there]
 
 

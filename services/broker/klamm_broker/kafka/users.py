@@ -25,9 +25,9 @@ class UserApis:
         self._controller = controller
         self._image = image
 
-    async def alter_scram_credentials(self, request: Request, wanted: Any) -> Fields:
+    async def alter_scram_credentials(self, request: Request, body: Any) -> Fields:
         ask = pb.AlterUserScramCredentialsRequest(
-            deletions=[pb.ScramCredentialDeletion(name=one.name, mechanism=one.mechanism) for one in wanted.deletions],
+            deletions=[pb.ScramCredentialDeletion(name=one.name, mechanism=one.mechanism) for one in body.deletions],
             upsertions=[
                 pb.ScramCredentialUpsertion(
                     name=one.name,
@@ -36,7 +36,7 @@ class UserApis:
                     salt=one.salt,
                     salted_password=one.salted_password,
                 )
-                for one in wanted.upsertions
+                for one in body.upsertions
             ],
         )
         try:
@@ -52,11 +52,11 @@ class UserApis:
             ]
         }
 
-    async def describe_scram_credentials(self, request: Request, wanted: Any) -> Fields:
+    async def describe_scram_credentials(self, request: Request, body: Any) -> Fields:
         """Describes the named users, or all users if none is named."""
         if not may_with_cluster(AclOperation.DESCRIBE):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
-        users = described_users(self._image(), [one.name for one in wanted.users or ()])
+        users = described_users(self._image(), [one.name for one in body.users or ()])
         return {"error_code": ErrorCode.NONE, "error_message": None, "results": [_described(user) for user in users]}
 
 

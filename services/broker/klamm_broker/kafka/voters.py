@@ -31,17 +31,17 @@ class VoterApis:
         self._controller = controller
         self._image = image
 
-    async def add(self, request: Request, wanted: Any) -> Fields:
+    async def add(self, request: Request, body: Any) -> Fields:
         """Adds a voter. Answers after the change is committed, even if the client asked for an earlier answer."""
-        endpoint = next((one for one in wanted.listeners if one.name == CONTROLLER_LISTENER), None)
+        endpoint = next((one for one in body.listeners if one.name == CONTROLLER_LISTENER), None)
         ask = pb.AddRaftVoterRequest(
-            timeout_ms=milliseconds(wanted.timeout),
-            node_id=wanted.voter_id,
-            directory_id=directory_text(wanted.voter_directory_id),
+            timeout_ms=milliseconds(body.timeout),
+            node_id=body.voter_id,
+            directory_id=directory_text(body.voter_directory_id),
             endpoint=None if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
         )
         try:
-            self._check(wanted)
+            self._check(body)
             if endpoint is None:
                 raise ErrorCode.INVALID_REQUEST.exception(
                     f"the voter has no endpoint with the listener name {CONTROLLER_LISTENER}"
@@ -51,12 +51,12 @@ class VoterApis:
             return {"error_code": error.code, "error_message": error.message}
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
-    async def remove(self, request: Request, wanted: Any) -> Fields:
+    async def remove(self, request: Request, body: Any) -> Fields:
         ask = pb.RemoveRaftVoterRequest(
-            node_id=wanted.voter_id, directory_id=directory_text(wanted.voter_directory_id), timeout_ms=TIMEOUT_MS
+            node_id=body.voter_id, directory_id=directory_text(body.voter_directory_id), timeout_ms=TIMEOUT_MS
         )
         try:
-            self._check(wanted)
+            self._check(body)
             await self._remove(ask)
         except BrokerError as error:
             return {"error_code": error.code, "error_message": error.message}
@@ -71,18 +71,18 @@ class VoterApis:
                 raise ErrorCode.VOTER_NOT_FOUND.exception(error.message) from error
             raise
 
-    def _check(self, wanted: Any) -> None:
+    def _check(self, body: Any) -> None:
         """Checks the caller's right, the cluster id and the voter. Raises ClusterAuthorizationFailedError,
         InconsistentClusterIdError or InvalidRequestError."""
         refuse_early(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         cluster_id = self._image().cluster_id
-        if wanted.cluster_id is not None and wanted.cluster_id != cluster_id:
+        if body.cluster_id is not None and body.cluster_id != cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(
-                f"the server belongs to cluster {cluster_id}, but the request is for {wanted.cluster_id}"
+                f"the server belongs to cluster {cluster_id}, but the request is for {body.cluster_id}"
             )
-        if wanted.voter_id < 0 or wanted.voter_directory_id is None:
+        if body.voter_id < 0 or body.voter_directory_id is None:
             raise ErrorCode.INVALID_REQUEST.exception(
-                f"the voter has id {wanted.voter_id} and directory id {wanted.voter_directory_id}; expected an id of 0"
+                f"the voter has id {body.voter_id} and directory id {body.voter_directory_id}; expected an id of 0"
                 " or more and a directory id"
             )
 

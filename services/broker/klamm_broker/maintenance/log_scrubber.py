@@ -88,7 +88,7 @@ class ScrubStatus(NamedTuple):
 
     topic_partition: TopicPartition
     mark: ScrubMark
-    is_asked: bool
+    is_requested: bool
     """True if an operator asked for a pass that has not ended yet."""
     is_running: bool
     damages: tuple[Damage, ...]
@@ -182,9 +182,9 @@ class LogScrubber:
 
     # Calls of operators
 
-    def ask(self, is_wanted: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
+    def ask(self, is_requested: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
         """Starts a pass over the selected replicas of this broker immediately. Returns their names."""
-        names = [name for name in self._hosted() if is_wanted(name)]
+        names = [name for name in self._hosted() if is_requested(name)]
         self._plan.ask(names)
         self._wake.set()
         return names
@@ -198,7 +198,7 @@ class LogScrubber:
             ScrubStatus(
                 name,
                 self._plan.mark(name),
-                self._plan.is_asked(name),
+                self._plan.is_requested(name),
                 name == self._running,
                 tuple(damages.get(name, ())),
             )

@@ -8,7 +8,7 @@ from klamm.wire.v1.common_pb2 import Node
 from klamm_broker.handlers.leader_hints import HINTED, AnsweredPartition
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_server.metadata.entities import BrokerImage, CoordinatorImage
-from klamm_server.net.listeners import CAME_BY, SecurityProtocol, endpoint, find, seen_by_caller
+from klamm_server.net.listeners import CAME_BY, SecurityProtocol, endpoint, find, own_listener
 
 
 class BrokerNodes:
@@ -52,6 +52,6 @@ def coordinator_node(coordinator: CoordinatorImage) -> Node:
     """Returns a coordinator as the caller sees it, without an endpoint if the caller cannot dial it."""
     return Node(
         node_id=coordinator.coordinator_id,
-        endpoint=endpoint(seen_by_caller(coordinator.listeners)),
+        endpoint=endpoint(own_listener(coordinator.listeners)),
         fenced=coordinator.fenced,
     )

@@ -49,7 +49,7 @@ TopicConfigs = Callable[[MetadataImage, str], Mapping[str, str]]
 process's."""
 
 
-class _Wanted(NamedTuple):
+class _NewReplica(NamedTuple):
     """A replica of this broker that is new or whose state has changed."""
 
     log: NewLog
@@ -116,7 +116,7 @@ class MetadataPublisher:
         self._replicas.note_brokers(new.brokers)
         delta = changed_topics(old, new)
         gone = self._gone(delta, new) if old.end_index else self._strays(new)
-        here, missing = self._wanted(delta, new, frozenset(gone))
+        here, missing = self._changed_replicas(delta, new, frozenset(gone))
         if not missing:
             self._replicas.image = new  # before requests that wait for a removed partition check why it was removed
         for topic_partition in gone:
@@ -175,13 +175,13 @@ class MetadataPublisher:
 
     # New and changed replicas
 
-    def _wanted(
+    def _changed_replicas(
         self, delta: TopicsDelta, image: MetadataImage, gone: frozenset[TopicPartition]
-    ) -> tuple[list[tuple[Partition, PartitionImage]], list[_Wanted]]:
+    ) -> tuple[list[tuple[Partition, PartitionImage]], list[_NewReplica]]:
         """Returns the existing replicas with their new state, and the replicas that must be created."""
-        wanted = [one for topic in delta.created for one in self._wanted_of(topic, {}, image)]
+        wanted = [one for topic in delta.created for one in self._changed_replicas_of(topic, {}, image)]
         for before, after in delta.changed:
-            wanted += self._wanted_of(after, {one.partition: one for one in before.partitions}, image)
+            wanted += self._changed_replicas_of(after, {one.partition: one for one in before.partitions}, image)
         wanted += self._refused_before({one.log.topic_partition for one in wanted}, image)
         here, missing = [], []
         for one in wanted:
@@ -192,25 +192,25 @@ class MetadataPublisher:
                 here.append((replica, one.image))
         return here, missing
 
-    def _refused_before(self, wanted: set[TopicPartition], image: MetadataImage) -> list[_Wanted]:
+    def _refused_before(self, wanted: set[TopicPartition], image: MetadataImage) -> list[_NewReplica]:
         """Returns replicas without a log because of a full disk, except those in `wanted`. There may be space by
         now."""
         refused, self._refused = self._refused - wanted, set()
         topics = [image.topic(name) for name in sorted({name.topic for name in refused})]
-        again = [one for topic in topics if topic is not None for one in self._wanted_of(topic, {}, image)]
+        again = [one for topic in topics if topic is not None for one in self._changed_replicas_of(topic, {}, image)]
         return [one for one in again if one.log.topic_partition in refused]
 
-    def _wanted_of(
+    def _changed_replicas_of(
         self, topic: TopicImage, before: Mapping[int, PartitionImage], image: MetadataImage
-    ) -> Iterator[_Wanted]:
+    ) -> Iterator[_NewReplica]:
         config = LogConfig.from_configs(self._topic_configs(image, topic.name))
         for partition in topic.partitions:
             if before.get(partition.partition) is partition or self._replicas.broker_id not in partition.replicas:
                 continue
             new = NewLog(topic_partition=_name(topic, partition), topic_id=TopicId(topic.topic_id), config=config)
-            yield _Wanted(new, partition)
+            yield _NewReplica(new, partition)
 
-    def _without_unreadable(self, missing: Sequence[_Wanted], old: MetadataImage) -> list[_Wanted]:
+    def _without_unreadable(self, missing: Sequence[_NewReplica], old: MetadataImage) -> list[_NewReplica]:
         """Takes replicas offline whose log may be in an unreadable log directory. Returns the other replicas."""
         unreadable = ", ".join(self._logs.directories.unreadable())
         if not unreadable:
@@ -246,7 +246,7 @@ class MetadataPublisher:
         log.info("deleting the log of a deleted topic, partition=%s topic_id=%s", new.topic_partition, found.topic_id)
         return True
 
-    def _host(self, new: _Wanted) -> None:
+    def _host(self, new: _NewReplica) -> None:
         topic_partition = new.log.topic_partition
         partition_log = self._logs.get(topic_partition)
         if partition_log is None:

@@ -138,7 +138,7 @@ class FetchReader:
         return fetch
 
     def _locate_one(
-        self, fetch: LocatedFetch, cursor: FetchCursor, room_bytes: int, terms: ReaderTerms, wanted_bytes: int
+        self, fetch: LocatedFetch, cursor: FetchCursor, free_bytes: int, terms: ReaderTerms, wanted_bytes: int
     ) -> None:
         partition = self._replicas.hosted(cursor.topic_partition)
         partition.check_reader(cursor.current_leader_epoch, cursor.offset, from_follower=bool(terms.rack))
@@ -155,7 +155,7 @@ class FetchReader:
         end_offset = partition.readable_end_offset(read_committed=terms.read_committed)
         located = partition.log.reader.locate(
             cursor.offset,
-            max(0, min(cursor.max_bytes, room_bytes)),
+            max(0, min(cursor.max_bytes, free_bytes)),
             max_offset=end_offset,
             min_one=not fetch.size_bytes,
         )

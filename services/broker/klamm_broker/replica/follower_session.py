@@ -128,7 +128,7 @@ class FollowerSession:
             return None
         max_bytes = self._bounds.partition_max_bytes
         if self._quota.is_throttled(partition.topic_partition) and not following.is_caught_up:
-            max_bytes = min(max_bytes, self._quota.room_bytes(now_ms))
+            max_bytes = min(max_bytes, self._quota.free_bytes(now_ms))
         followed.position = following.position
         followed.requested_in = followed.requested_in or self._sent
         leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset = following.position

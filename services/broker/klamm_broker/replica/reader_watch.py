@@ -5,7 +5,7 @@ A partition *rests* while its reader has everything: the last answer had no reco
 and nothing has changed since it was located. A fetch does not look at partitions that rest. All others are *active*. A
 partition becomes active when its replica changes (`ReaderWatch.on_change`), when the client sends another position or
 other options, when its topic has another name, and when the client may not read its topic. It rests again only in
-`ReaderTurn.select`. Active partitions are read in the order of their ranks. Partitions that returned records move to
+`ReaderContext.select`. Active partitions are read in the order of their ranks. Partitions that returned records move to
 the end, so that no partition starves.
 
 Invariants: a partition that rests has `awaited`, with its state at the time when it was located last. The watch has the
@@ -40,7 +40,7 @@ class WatchedPartition:
         self.awaited: AwaitedPartition | None = None
         self.told_high_watermark = self.told_log_start = _UNTOLD
 
-    def has_news(self, answer: PartitionAnswer) -> bool:
+    def has_changes(self, answer: PartitionAnswer) -> bool:
         """Returns True if the answer has changes for the reader, and remembers the answer as sent."""
         if answer.error_code:
             # When the error is over, the next answer must contain the partition.
@@ -217,7 +217,7 @@ class WatchedReader:
         assert len({one.rank for one in self.partitions.values()}) == len(self.partitions)
 
 
-class ReaderTurn:
+class ReaderContext:
     """One fetch of a session."""
 
     def __init__(self, reader: WatchedReader) -> None:
@@ -270,7 +270,7 @@ class ReaderTurn:
         reader = self._reader
         selected, with_records = [], []
         for one, answer in zip(self._located, answers, strict=True):
-            if one.has_news(answer):
+            if one.has_changes(answer):
                 selected.append(answer)
             if one not in reader.active:
                 continue

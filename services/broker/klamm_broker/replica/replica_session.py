@@ -132,7 +132,7 @@ class ReplicaSession:
         self._early: dict[tuple[bytes, int], ReplicaPosition] = {}
         self._refused: list[ReplicatedPartition] = []
         self._ready: dict[SessionEntry, None] = {}
-        self._news: dict[SessionEntry, None] = {}
+        self._changes: dict[SessionEntry, None] = {}
         self._fetch_ms = 0
         self._replica_id = self._broker_epoch = self._session_id = -1
 
@@ -141,8 +141,8 @@ class ReplicaSession:
         return bool(self._ready or self._refused)
 
     @property
-    def has_news(self) -> bool:
-        return bool(self._news)
+    def has_changes(self) -> bool:
+        return bool(self._changes)
 
     def on_request(self, request: ReplicaFetchRequest, *, now_ms: int) -> None:
         """Applies a follower's request. Partitions that it does not name keep their positions."""
@@ -203,8 +203,8 @@ class ReplicaSession:
         self._ready.pop(entry, None)
         if diverging is not None or fetch.fetch_offset < partition.log.log_end_offset:
             self._make_ready(entry)
-        elif self._has_news(entry):
-            self._news[entry] = None
+        elif self._has_changes(entry):
+            self._changes[entry] = None
 
     def _entry(self, key: tuple[bytes, int], partition: Partition, fetch: FollowerFetch) -> SessionEntry:
         """Returns the existing entry if it has the same leadership, because then the values that it has sent are still
@@ -224,7 +224,7 @@ class ReplicaSession:
             return
         self._watch.remove(entry)
         self._ready.pop(entry, None)
-        self._news.pop(entry, None)
+        self._changes.pop(entry, None)
         self._note_caught_up(entry)
 
     def _note_caught_up(self, entry: SessionEntry) -> None:
@@ -255,15 +255,15 @@ class ReplicaSession:
         partition = entry.partition
         if not entry.has_records and entry.fetch.fetch_offset < partition.log.log_end_offset:
             self.on_append(entry)
-        elif entry not in self._ready and entry not in self._news and self._has_news(entry):
-            self._news[entry] = None
+        elif entry not in self._ready and entry not in self._changes and self._has_changes(entry):
+            self._changes[entry] = None
             self._on_ready()
 
     def _make_ready(self, entry: SessionEntry) -> None:
-        self._news.pop(entry, None)  # the records' answer includes the news
+        self._changes.pop(entry, None)  # the records' answer includes the news
         self._ready[entry] = None
 
-    def _has_news(self, entry: SessionEntry) -> bool:
+    def _has_changes(self, entry: SessionEntry) -> bool:
         partition = entry.partition
         return (
             partition.high_watermark > entry.told_high_watermark
@@ -281,17 +281,17 @@ class ReplicaSession:
         slices: list[LocatedSlice] = []
         size_bytes, is_urgent = 0, bool(self._refused)
         quota = self._replicas.quotas.leader
-        throttled_room = 0 if quota.is_exceeded(now_ms) else quota.room_bytes(now_ms)
+        throttled_room = 0 if quota.is_exceeded(now_ms) else quota.free_bytes(now_ms)
         held: list[SessionEntry] = []
         for entry in self._ready:
-            room_bytes = max_bytes - size_bytes
+            free_bytes = max_bytes - size_bytes
             is_throttled = self._is_throttled(entry)
             if is_throttled:
                 if throttled_room <= 0:
                     held.append(entry)
                     continue
-                room_bytes = min(room_bytes, throttled_room)
-            answer, located = self._locate_one(entry, room_bytes, min_one=not size_bytes)
+                free_bytes = min(free_bytes, throttled_room)
+            answer, located = self._locate_one(entry, free_bytes, min_one=not size_bytes)
             if answer is None:
                 if is_throttled:
                     continue  # entries behind this one may fit
@@ -302,8 +302,8 @@ class ReplicaSession:
                 slices.append(LocatedSlice(entry.partition.log.log_dir, located))
                 size_bytes += answer.records_bytes
                 throttled_room -= answer.records_bytes if is_throttled else 0
-        parts += [(entry, self._answer(entry)) for entry in self._news]
-        parts += [(entry, self._answer(entry)) for entry in held if self._has_news(entry)]
+        parts += [(entry, self._answer(entry)) for entry in self._changes]
+        parts += [(entry, self._answer(entry)) for entry in held if self._has_changes(entry)]
         return SessionAnswer(parts, slices, size_bytes, is_urgent, frozenset(held))
 
     def resume_at_ms(self, now_ms: int) -> int:
@@ -321,7 +321,7 @@ class ReplicaSession:
         return not is_in_sync and not entry.is_lost and entry.diverging is None
 
     def _locate_one(
-        self, entry: SessionEntry, room_bytes: int, *, min_one: bool
+        self, entry: SessionEntry, free_bytes: int, *, min_one: bool
     ) -> tuple[ReplicatedPartition | None, LocatedRecords | None]:
         """Returns the entry's answer and the location of its records. The answer is None if there is no room for the
         next batch."""
@@ -333,7 +333,7 @@ class ReplicaSession:
                 epoch, end_offset = entry.diverging
                 answer.diverging.CopyFrom(DivergingEpoch(epoch=epoch, end_offset=end_offset))
                 return answer, None
-            max_bytes = max(0, min(entry.max_bytes, room_bytes))
+            max_bytes = max(0, min(entry.max_bytes, free_bytes))
             located = partition.log.reader.locate(fetch.fetch_offset, max_bytes, min_one=min_one)
         except BrokerError as error:
             return _refusal(entry, error), None
@@ -369,7 +369,7 @@ class ReplicaSession:
                 continue
             self._replicas.quotas.leader.record(entry.partition.topic_partition, part.records_bytes, now_ms)
             self._ready.pop(entry, None)
-            self._news.pop(entry, None)
+            self._changes.pop(entry, None)
             if part.error_code:
                 self._forget((part.topic_id, part.partition))
                 continue

@@ -53,7 +53,7 @@ class WindowedRate:
         self._forget(now_ms)
         return self._size_bytes * 1000 > limit * self._elapsed_ms(now_ms)
 
-    def room_bytes(self, limit: int, now_ms: int) -> int:
+    def free_bytes(self, limit: int, now_ms: int) -> int:
         """Returns the bytes that would raise the rate to `limit`, negative if the rate is above it."""
         self._forget(now_ms)
         return limit * self._elapsed_ms(now_ms) // 1000 - self._size_bytes
@@ -122,12 +122,12 @@ class ReplicationQuota:
         """Returns the time when the limit is no longer exceeded, or `now_ms` if it is not exceeded."""
         return now_ms if self.limit == NO_LIMIT else self._rate.below_at_ms(self.limit, now_ms)
 
-    def room_bytes(self, now_ms: int) -> int:
+    def free_bytes(self, now_ms: int) -> int:
         """Returns how many bytes may be copied at once without exceeding the limit: the rest of the quota, but at least
         the bytes of `PORTION_MS`."""
         if self.limit == NO_LIMIT:
             return NO_LIMIT
-        return max(1, self.limit * PORTION_MS // 1000, self._rate.room_bytes(self.limit, now_ms))
+        return max(1, self.limit * PORTION_MS // 1000, self._rate.free_bytes(self.limit, now_ms))
 
 
 class ReplicationQuotas:

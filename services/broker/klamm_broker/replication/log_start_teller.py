@@ -54,7 +54,7 @@ class LogStartTeller:
             noted, self._untold = list(self._untold), {}
             starts = [one for topic_partition in noted if (one := self._start_of(topic_partition)) is not None]
             for first in range(0, len(starts), PARTITIONS_PER_CALL):
-                await self._tell(TellLogStartsRequest(partitions=starts[first : first + PARTITIONS_PER_CALL]))
+                await self._send(TellLogStartsRequest(partitions=starts[first : first + PARTITIONS_PER_CALL]))
             await asyncio.sleep(PAUSE_S)
 
     def _start_of(self, topic_partition: TopicPartition) -> LogStart | None:
@@ -67,18 +67,18 @@ class LogStartTeller:
             log_start_offset=partition.log.log_start_offset,
         )
 
-    async def _tell(self, request: TellLogStartsRequest) -> None:
+    async def _send(self, request: TellLogStartsRequest) -> None:
         image = self._replicas.image
         if image.topic(GROUP_METADATA_TOPIC) is None:
             return  # there is no group
-        await asyncio.gather(*(_tell_one(self._channels.to(one), request) for one in image.live_coordinators()))
+        await asyncio.gather(*(_send_to(self._channels.to(one), request) for one in image.live_coordinators()))
 
     async def close(self) -> None:
         """Ends the calls under way."""
         await self._channels.close()
 
 
-async def _tell_one(coordinator: CoordinatorStub, request: TellLogStartsRequest) -> None:
+async def _send_to(coordinator: CoordinatorStub, request: TellLogStartsRequest) -> None:
     try:
         await coordinator.tell_log_starts(request, timeout_ms=TIMEOUT_MS)
     except KlammError as error:

@@ -97,7 +97,7 @@ class ReplicaFetchRpc:
         min_bytes = min(request.min_bytes, request.max_bytes)
         lingers = False
         while True:
-            if session.has_news and not lingers:
+            if session.has_changes and not lingers:
                 lingers = True
                 deadline_ms = min(deadline_ms, now_ms + NEWS_LINGER_MS)
             is_over = inbox.has_next or now_ms >= deadline_ms

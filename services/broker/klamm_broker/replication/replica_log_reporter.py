@@ -46,18 +46,18 @@ class ReplicaLogReporter:
         self._is_active = is_active
         self._was_active = False
         self._logs = LeaderlessLogs(broker_id)
-        self._is_news = asyncio.Event()
+        self._is_due = asyncio.Event()
 
     def note(self, partition: Partition, *, is_hosted: bool) -> None:
         """Checks a partition whose metadata may have changed. If it has no leader, `run` reports at once."""
         if self._logs.note(partition, is_hosted=is_hosted):
-            self._is_news.set()
+            self._is_due.set()
 
     def on_image(self) -> None:
         """Called with each new image. If it makes this broker active, `run` reports at once."""
         is_active = self._is_active()
         if is_active and not self._was_active:
-            self._is_news.set()
+            self._is_due.set()
         self._was_active = is_active
 
     async def run(self) -> None:
@@ -65,14 +65,14 @@ class ReplicaLogReporter:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(repeat_ms(len(self._logs)) / 1000 if len(self._logs) else None):
-                    await self._is_news.wait()
-            is_news = self._is_news.is_set()
-            self._is_news.clear()
+                    await self._is_due.wait()
+            is_news = self._is_due.is_set()
+            self._is_due.clear()
             if not len(self._logs) or not self._is_active():
                 continue
             if is_news:
                 log.info("reporting the end offsets of %d logs without a leader", len(self._logs))
             for request in self._logs.requests(self._broker_epoch()):
                 if await self._calls.attempt(ControllerStub.report_replica_logs, request) is None:
-                    self._is_news.set()
+                    self._is_due.set()
                     break

@@ -36,24 +36,24 @@ class ResignationSender:
         self._broker_epoch = broker_epoch
         self._image = image
         self._resignations = Resignations(broker_id)
-        self._is_news = asyncio.Event()
+        self._is_due = asyncio.Event()
 
     def resign(self, key: ReplicaKey, reason: Hashable) -> None:
         """Asks that the replica neither leads nor is in sync, if another in-sync replica can lead.
 
         This takes effect when the controller has handled it. `is_released` checks it in the partition's metadata."""
         if self._resignations.resign(key, reason):
-            self._is_news.set()
+            self._is_due.set()
 
     def resume(self, key: ReplicaKey, reason: Hashable) -> None:
         """Removes `reason`. After the last one, the replica can join the in-sync set and lead again."""
         if self._resignations.resume(key, reason):
-            self._is_news.set()
+            self._is_due.set()
 
     def note(self, key: ReplicaKey, partition: PartitionImage) -> None:
         """Called after the metadata of a replica's partition changed."""
         if self._resignations.note(key, partition):
-            self._is_news.set()
+            self._is_due.set()
 
     def resigned_for(self, reason: Hashable) -> list[ReplicaKey]:
         """Returns the replicas that have resigned for that reason."""
@@ -64,13 +64,13 @@ class ResignationSender:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_MS / 1000 if len(self._resignations) else None):
-                    await self._is_news.wait()
-            self._is_news.clear()
+                    await self._is_due.wait()
+            self._is_due.clear()
             request = self._resignations.next_request(self._image(), broker_epoch=self._broker_epoch())
             if request is None:
                 continue
             if await self._calls.attempt(ControllerStub.resign_replicas, request) is None:
-                self._is_news.set()
+                self._is_due.set()
                 continue
             self._resignations.on_answer(request)
             log.info(

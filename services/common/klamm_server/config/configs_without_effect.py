@@ -353,7 +353,7 @@ def accepted_without_effect(known: Collection[str], listeners: Iterable[str]) ->
     return others | listener_settings(others, listeners)
 
 
-def kept_text(name: str, text: str) -> str:
+def stored_text(name: str, text: str) -> str:
     """Returns the value of a broker's config that the metadata keep. It is empty for a secret without effect."""
     setting = configs_without_effect().get(name)
     return text if setting is None or not setting.sensitive else HIDDEN

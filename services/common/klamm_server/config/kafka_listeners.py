@@ -116,9 +116,9 @@ def _called_grpc(own: ListenerTexts, name: str) -> ListenerTexts:
     )
 
 
-def _where(texts: Sequence[str] | None, is_wanted: Callable[[str], bool]) -> Sequence[str] | None:
-    """Returns the entries of listeners whose names satisfy `is_wanted`, or None if there are none."""
-    return [each for each in texts or () if is_wanted(name_in(each))] or None
+def _where(texts: Sequence[str] | None, is_requested: Callable[[str], bool]) -> Sequence[str] | None:
+    """Returns the entries of listeners whose names satisfy `is_requested`, or None if there are none."""
+    return [each for each in texts or () if is_requested(name_in(each))] or None
 
 
 def _with_grpc(own: ListenerTexts, default: str, *, is_alone: bool) -> ListenerTexts:

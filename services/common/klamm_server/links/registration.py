@@ -34,8 +34,8 @@ from klamm_server.net.listeners import Listener, SecurityProtocol, encode, endpo
 from klamm_server.rpc.controller_channel import ControllerChannel
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.rpc.retries import ServerRetries
+from klamm_server.runtime.awaitable_flag import AwaitableFlag
 from klamm_server.runtime.clock import Clock
-from klamm_server.runtime.switch import Switch
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +205,7 @@ class Registration:
         self._holding: asyncio.Task[None] | None = None
         self._want_shutdown = False
         self._may_stop = asyncio.Event()
-        self._in_touch = Switch()
+        self._in_touch = AwaitableFlag()
         """The switch is on while the session of this process at the controllers is valid."""
         self._heard_ms = clock.monotonic_ms()
         self.cluster_id = cluster_id
@@ -304,7 +304,7 @@ class Registration:
 
     def _accept(self, response: RegisterResponse) -> None:
         assert response.epoch > self.epoch, f"{self._registrant}: epoch {response.epoch} follows {self.epoch}"
-        self._note_heard()
+        self._note_answer()
         self.epoch = response.epoch
         self.cluster_id = response.cluster_id
         self._controllers.learn(response.controllers, response.controller_listeners)
@@ -337,7 +337,7 @@ class Registration:
             if response is None or code is not ErrorCode.NONE:
                 await self._back_off(response)
                 continue
-            self._note_heard()
+            self._note_answer()
             self._controllers.learn(response.controllers, response.controller_listeners)
             if self._want_shutdown and response.should_shutdown:
                 self._may_stop.set()
@@ -385,14 +385,14 @@ class Registration:
             self._why = str(error)
             return None
 
-    def _note_heard(self) -> None:
+    def _note_answer(self) -> None:
         self._retries.reset()
         self._heard_ms = self._clock.monotonic_ms()
-        self._in_touch.turn(True)
+        self._in_touch.set(True)
 
     async def _back_off(self, response: RegisterResponse | HeartbeatResponse | None) -> None:
         if self._clock.monotonic_ms() - self._heard_ms >= REQUESTS_PER_SESSION * self._request_timeout_ms:
-            self._in_touch.turn(False)
+            self._in_touch.set(False)
         if response is None:
             self._channel.rotate()
         elif response.error_code == ErrorCode.NOT_CONTROLLER:

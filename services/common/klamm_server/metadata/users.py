@@ -1,4 +1,4 @@
-"""Describes the SCRAM credentials of an image (KIP-554) for both doors, without their secrets."""
+"""Describes the SCRAM credentials of an image (KIP-554) for both protocols, without their secrets."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from klamm.errors import KlammError
 from klamm_server.metrics.prometheus import registry
 from klamm_server.net.bound_sockets import bound_sockets
 from klamm_server.net.grpc_refusal import GrpcRefusal
-from klamm_server.net.wrong_door import FIRST_BYTES, Porter, Visitor, recognised
+from klamm_server.net.wrong_protocol import FIRST_BYTES, ClientProtocol, WrongProtocolLog, recognised
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class MetricsServer:
             raise KlammError(f"metrics.port={port}: {error}") from error
         self.port: int = self._sockets[0].getsockname()[1]
         self._app = make_wsgi_app(registry())
-        self._porter = Porter(log, f"the metrics port {self.port}", lambda: int(monotonic() * 1000))
+        self._wrong_protocols = WrongProtocolLog(log, f"the metrics port {self.port}", lambda: int(monotonic() * 1000))
         self._connections: dict[_Connection, None] = {}
         """The connections in the order they came."""
         self._loop = asyncio.new_event_loop()
@@ -99,8 +99,8 @@ class MetricsServer:
     def on_closed(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)
 
-    def on_visitor(self, visitor: Visitor, peer: str) -> None:
-        self._porter.report(visitor, peer, _ADVICE)
+    def on_wrong_protocol(self, protocol: ClientProtocol, peer: str) -> None:
+        self._wrong_protocols.report(protocol, peer, _ADVICE)
 
     def answer(self, method: str, target: str, headers: dict[str, str]) -> bytes:
         """Returns the whole response."""
@@ -160,19 +160,19 @@ class _Connection(asyncio.Protocol):
 
     def _handle_received(self) -> None:
         received = self._received
-        visitor = recognised(received)
-        if len(received) >= FIRST_BYTES and visitor is not Visitor.HTTP:
-            self._refuse(visitor)
+        protocol = recognised(received)
+        if len(received) >= FIRST_BYTES and protocol is not ClientProtocol.HTTP:
+            self._refuse(protocol)
         elif _END_OF_HEAD in received:
             self._answer(*_parse(received))
         elif len(received) > REQUEST_MAX_BYTES:
             self._send(_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, ""))
 
-    def _refuse(self, visitor: Visitor | None) -> None:
-        if visitor is not None:
+    def _refuse(self, protocol: ClientProtocol | None) -> None:
+        if protocol is not None:
             peer = self._transport.get_extra_info("peername")
-            self._server.on_visitor(visitor, str(peer[0]) if peer else "a client that has gone")
-        if visitor is Visitor.GRPC:
+            self._server.on_wrong_protocol(protocol, str(peer[0]) if peer else "a client that has gone")
+        if protocol is ClientProtocol.GRPC:
             self._refusal = GrpcRefusal(_ADVICE)
             self._transport.write(self._refusal.answer(self._received))
             self._received = b""

@@ -8,7 +8,7 @@ _REQUESTS = counters("klamm_throttled_requests", "Requests that were throttled b
 _SECONDS = counters("klamm_throttle_seconds", "Sum of the throttle times of these requests.", ["quota"])
 
 
-def on_throttled(quota: str, rest_ms: int) -> None:
+def on_throttled(quota: str, throttle_ms: int) -> None:
     """Counts a request that a quota throttled."""
     _REQUESTS.labels(quota).inc()
-    _SECONDS.labels(quota).inc(rest_ms / 1000)
+    _SECONDS.labels(quota).inc(throttle_ms / 1000)

@@ -6,7 +6,7 @@ name, and cannot reach a server without a listener of that name. Between servers
 first in the list: `inter.broker.listener.name`, or else the first configured gRPC listener. A server dials the other
 servers' listener that has the same name as its own. So servers may change to another listener one after the other.
 
-| in `listener.security.protocol.map` | door  | encrypted | who one is          |
+| in `listener.security.protocol.map` | API   | encrypted | who one is          |
 |-------------------------------------|-------|-----------|---------------------|
 | PLAINTEXT, or KAFKA                 | Kafka | no        | nobody in particular |
 | SSL                                 | Kafka | yes       | by certificate      |
@@ -186,7 +186,7 @@ def first(listeners: Iterable[Listener], protocol: SecurityProtocol) -> Listener
     return next((one for one in listeners if one.protocol is protocol), None)
 
 
-def seen_by_caller(listeners: Iterable[Listener]) -> Listener | None:
+def own_listener(listeners: Iterable[Listener]) -> Listener | None:
     """Returns the listener for the client of the current call, or None if there is none."""
     return find(listeners, CAME_BY.get(), SecurityProtocol.GRPC)
 

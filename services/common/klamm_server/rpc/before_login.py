@@ -46,7 +46,7 @@ async def refusing(context: Any) -> AsyncIterator[None]:
         await abort(context, failure)
 
 
-class Doorkeeper(aio.ServerInterceptor):  # type: ignore[misc]
+class LoginInterceptor(aio.ServerInterceptor):  # type: ignore[misc]
     """Lets calls with a session pass. Other requests are read after their token is verified, or not at all."""
 
     def __init__(self, callers: Callers) -> None:
@@ -107,7 +107,7 @@ async def _first(requests: AsyncIterator[Any]) -> Any:
         raise CallFailed(Status.INVALID_ARGUMENT, "the call has no request, expected one") from None
 
 
-class HealthForStrangers:
+class UnauthenticatedHealth:
     """The health service of a listener with logins. Clients call it without a login, so it bounds the memory of their
     requests. `health` bounds the calls that last."""
 

@@ -40,7 +40,7 @@ from klamm_server.security.logins.logins import ListenerLogins
 from klamm_server.security.operations import check_of_rpc, is_between_servers
 from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.sasl.call_sessions import LOGIN_MS, CallSession, CallSessions, LoginsUnderWay
-from klamm_server.security.sasl.sasl_door import AuthenticateReply, SaslStateError
+from klamm_server.security.sasl.sasl_authenticator import AuthenticateReply, SaslStateError
 
 SWEEP_S: Final = 0.5
 """The interval of checks for expired sessions, in seconds."""
@@ -59,7 +59,7 @@ class CallLogins:
         self._logins = logins
         self._clock = logins.users.clock
         self._takes_bearer = OAUTHBEARER in logins.settings.sasl_enabled_mechanisms
-        self._under_way: LoginsUnderWay[_OneLogin] = LoginsUnderWay(_tell_late)
+        self._under_way: LoginsUnderWay[_OneLogin] = LoginsUnderWay(_end_late)
         self._sessions = CallSessions()
         self._verifying: dict[str, asyncio.Task[CallSession]] = {}
         self.open_paths = frozenset(method.path for method in AUTHENTICATION.methods)
@@ -140,7 +140,7 @@ class CallLogins:
         try:
             _check_size(request.auth_bytes, self._logins.settings.sasl_server_max_receive_size)
             reply = await _answered(login.login, request.auth_bytes)
-            is_over = reply.code is not ErrorCode.NONE or login.login.door.is_complete
+            is_over = reply.code is not ErrorCode.NONE or login.login.authenticator.is_complete
         finally:
             (self._under_way.end if is_over else self._under_way.put_back)(handshake_id)
         if reply.code is not ErrorCode.NONE:
@@ -162,7 +162,7 @@ class CallLogins:
         message = b"n,,\x01auth=Bearer " + said[len(_BEARER) :].strip().encode(errors="replace") + b"\x01\x01"
         _check_size(message, self._logins.settings.sasl_server_max_receive_size)
         await _answered(login.login, message)
-        if not login.login.door.is_complete:
+        if not login.login.authenticator.is_complete:
             reply = await _answered(login.login, _CLIENTS_LAST)
             raise CallFailed(Status.UNAUTHENTICATED, reply.message)
         session = login.begun_session()
@@ -226,14 +226,14 @@ class _OneLogin:
 
     def begun_session(self) -> CallSession:
         """Returns the session of a complete login."""
-        door, session = self.login.door, self._session
-        assert door.user is not None, "the login is complete"
-        session.user, session.expires_ms = door.user, door.expires_ms
+        authenticator, session = self.login.authenticator, self._session
+        assert authenticator.user is not None, "the login is complete"
+        session.user, session.expires_ms = authenticator.user, authenticator.expires_ms
         session.on_end(self.login.close)
         return session
 
 
-def _tell_late(late: _OneLogin) -> None:
+def _end_late(late: _OneLogin) -> None:
     late.login.break_off(f"the login took longer than {LOGIN_MS} ms")
 
 

@@ -96,16 +96,18 @@ class CallThrottle:
 
         return call
 
-    async def wait(self, key: str, rest_ms: int, size_bytes: int) -> None:
+    async def wait(self, key: str, throttle_ms: int, size_bytes: int) -> None:
         """Lets a call of `size_bytes` wait, because of the quota `key`. Raises ThrottlingQuotaExceededError if the wait
         would be too long or too many calls wait."""
         is_full = self._waiting >= WAITING_MAX or self._waiting_bytes + size_bytes > WAITING_BYTES_MAX
-        if is_full or rest_ms > WAIT_MS_MAX:
-            raise _ThrottlingQuotaExceededError(f"the quota {key} is exceeded: send the request again in {rest_ms} ms")
+        if is_full or throttle_ms > WAIT_MS_MAX:
+            raise _ThrottlingQuotaExceededError(
+                f"the quota {key} is exceeded: send the request again in {throttle_ms} ms"
+            )
         self._waiting += 1
         self._waiting_bytes += size_bytes
         try:
-            await asyncio.sleep(rest_ms / 1000)
+            await asyncio.sleep(throttle_ms / 1000)
         finally:
             self._waiting -= 1
             self._waiting_bytes -= size_bytes
@@ -125,13 +127,13 @@ class ThrottledCaller:
     async def wait_turn(self, bytes_key: str | None = None, size_bytes: int = 0) -> None:
         """Waits for the rest of the caller's throttle time: that of `request_percentage`, and that of the quota
         `bytes_key`. `size_bytes` is the size of the received request. Raises ThrottlingQuotaExceededError."""
-        key, rest_ms = REQUEST_PERCENTAGE, self._pause_for_time_ms()
+        key, throttle_ms = REQUEST_PERCENTAGE, self._pause_for_time_ms()
         if bytes_key is not None:
-            of_bytes_ms = self._rest_ms(bytes_key)
-            if of_bytes_ms > rest_ms:
-                key, rest_ms = bytes_key, of_bytes_ms
-        if rest_ms:
-            await self._throttle.wait(key, rest_ms, size_bytes)
+            of_bytes_ms = self._throttle_ms(bytes_key)
+            if of_bytes_ms > throttle_ms:
+                key, throttle_ms = bytes_key, of_bytes_ms
+        if throttle_ms:
+            await self._throttle.wait(key, throttle_ms, size_bytes)
 
     def charge_bytes(self, bytes_key: str, size_bytes: int) -> int:
         """Charges the bytes. Returns how many milliseconds the caller must pause for them, or for the event loop's time
@@ -151,11 +153,11 @@ class ThrottledCaller:
 
     def _pause_for_time_ms(self) -> int:
         """Returns how long the caller must pause for the event loop's time that it used, and counts the pause."""
-        rest_ms = min(self._rest_ms(REQUEST_PERCENTAGE), self._throttle.quotas.span.window_ms)
-        if rest_ms:
-            on_throttled(REQUEST_PERCENTAGE, rest_ms)
-        return rest_ms
+        throttle_ms = min(self._throttle_ms(REQUEST_PERCENTAGE), self._throttle.quotas.span.window_ms)
+        if throttle_ms:
+            on_throttled(REQUEST_PERCENTAGE, throttle_ms)
+        return throttle_ms
 
-    def _rest_ms(self, key: str) -> int:
+    def _throttle_ms(self, key: str) -> int:
         throttle = self._throttle
         return throttle.quotas.throttle_ms(key, self._user, self._client_id, throttle.clock.monotonic_ms())

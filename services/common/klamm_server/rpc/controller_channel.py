@@ -80,14 +80,14 @@ class ControllerChannel(Generic[StubT]):
 
     def rotate(self) -> None:
         """Turns to the next controller after a failure."""
-        self._switch_to(self._controllers.following(self._asked))
+        self._connect_to(self._controllers.following(self._asked))
 
     def redirect(self, controller: Endpoint) -> None:
         """Turns to the controller that NOT_CONTROLLER named, or to the next one if it named none."""
         if not controller.host:
             self.rotate()
         else:
-            self._switch_to((controller.host, controller.port))
+            self._connect_to((controller.host, controller.port))
 
     async def close(self) -> None:
         """Ends the calls under way."""
@@ -96,7 +96,7 @@ class ControllerChannel(Generic[StubT]):
             retiring.cancel()
             await connection.close()
 
-    def _switch_to(self, address: Address) -> None:
+    def _connect_to(self, address: Address) -> None:
         self._asked = address
         self._retire()
 

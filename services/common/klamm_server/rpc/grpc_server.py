@@ -30,8 +30,8 @@ from klamm_server.net.listeners import CAME_BY
 from klamm_server.net.source_parts import divide
 from klamm_server.rpc.before_login import (
     HEALTH,
-    Doorkeeper,
-    HealthForStrangers,
+    LoginInterceptor,
+    UnauthenticatedHealth,
     abort,
     unread_handler,
 )
@@ -141,14 +141,14 @@ class GrpcServer:
         refusal: Callable[[str, str], str | None] | None,
     ) -> aio.Server:
         server = aio.server(
-            interceptors=[*([] if callers is None else [Doorkeeper(callers)]), *server_interceptors()],
+            interceptors=[*([] if callers is None else [LoginInterceptor(callers)]), *server_interceptors()],
             maximum_concurrent_rpcs=self._limits.concurrent_calls_max,
             options=_options(self._limits, tls, streams_max=INT_MAX if callers is None else _STREAMS_MAX),
         )
         if callers is None:
             health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         else:
-            server.add_generic_rpc_handlers((HealthForStrangers(self._health).handlers(),))
+            server.add_generic_rpc_handlers((UnauthenticatedHealth(self._health).handlers(),))
         shows_certificates = tls is not None and tls.settings.ssl_client_auth == "required"
         by_service: defaultdict[str, dict[str, Any]] = defaultdict(dict)
         for handler in handlers:

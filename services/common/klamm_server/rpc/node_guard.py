@@ -11,7 +11,7 @@ from typing import Any
 
 from klamm.rpc.status import CallFailed
 from klamm.wire.service import Method
-from klamm_server.net.wrong_door import Porter
+from klamm_server.net.wrong_protocol import WrongProtocolLog
 from klamm_server.security.auditor import Auditor
 from klamm_server.security.gate import host_of
 from klamm_server.security.node_principals import Node, NodePrincipals, nodes_of
@@ -35,7 +35,9 @@ class NodeGuard:
         self._principals = principals
         self._principal_of = principal_of
         self._auditor = auditor
-        self._porter = Porter(log, "the listener between servers", lambda: int(time.monotonic() * 1000))
+        self._wrong_protocols = WrongProtocolLog(
+            log, "the listener between servers", lambda: int(time.monotonic() * 1000)
+        )
 
     def guarded(self, method: Method, answer: Answer) -> Answer:
         """Returns `answer` with a check before it. A call on behalf of another node raises
@@ -61,15 +63,15 @@ class NodeGuard:
             try:
                 self._principals.check(nodes, principal)
             except CallFailed as refusal:
-                self._tell(method, principal, host_of(context.peer()), refusal.details)
+                self._report(method, principal, host_of(context.peer()), refusal.details)
                 raise
 
         return check
 
-    def _tell(self, method: Method, principal: str, host: str, refusal: str) -> None:
+    def _report(self, method: Method, principal: str, host: str, refusal: str) -> None:
         call = method.path.rpartition("/")[2]
         # The caller chooses the node, so the log's sentence does not name it.
-        self._porter.report_refused(call, host, f"{principal} may not act as another node (node.principals)")
+        self._wrong_protocols.report_refused(call, host, f"{principal} may not act as another node (node.principals)")
         if self._auditor is not None:
             self._auditor.refused_node(principal, host, call, refusal)
 

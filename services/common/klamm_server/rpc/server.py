@@ -14,7 +14,7 @@ from klamm.setting import INT_MAX
 from klamm.wire.stubs import Service
 from klamm.wire.v1.common_rpc import SERVER
 from klamm_server.net.listeners import DEFAULT_NAME
-from klamm_server.rpc.call_room import CallRoom
+from klamm_server.rpc.call_limit import CallLimit
 from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.item_limits import with_item_limit
@@ -63,7 +63,7 @@ class RpcServer:
         self._guard = guard
         self._servers_listener = servers_listener
         self._other_services = OtherServices(servers_listener)
-        self._room = CallRoom(max_concurrent_rpcs)
+        self._room = CallLimit(max_concurrent_rpcs)
         self._handlers: list[Handler] = []
         self._running: list[asyncio.Task[None]] = []
         self._self_description = ServerServicer(is_migrating=is_migrating)

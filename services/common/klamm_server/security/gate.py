@@ -26,7 +26,7 @@ from klamm.wire.service import Method
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.net.listeners import CAME_BY
 from klamm_server.security.acls.authorizer import StandardAuthorizer
-from klamm_server.security.acls.decisions import DecisionRoom
+from klamm_server.security.acls.decisions import DecisionBudget
 from klamm_server.security.audit.changes import changes_of, is_change
 from klamm_server.security.audit.decisions import Call
 from klamm_server.security.audit.events import TEXT_MAX
@@ -98,10 +98,10 @@ class Gate:
         self._servers_listener = servers_listener
         self._is_loaded = is_loaded
         self._auditor = auditor
-        self.decisions = DecisionRoom()
+        self.decisions = DecisionBudget()
         """The memory of the decisions that all sessions keep."""
         self._kept_session = lru_cache(SESSIONS_MAX)(self.session)
-        self._tell_certificate = lru_cache(SESSIONS_MAX)(_tell_certificate)
+        self._record_certificate = lru_cache(SESSIONS_MAX)(_record_certificate)
 
     def session(self, principal: str, host: str) -> Session:
         """Returns the session of a connection, or of a forwarded call."""
@@ -159,7 +159,9 @@ class Gate:
 
     def _admitted(self, method: Method, check: Check, context: CallContext) -> Session | None:
         """Returns the session of the call, or None if a server calls for itself."""
-        principal = self._principal_of(context) if self._auditor is None else self._heard(self._auditor, context)
+        principal = (
+            self._principal_of(context) if self._auditor is None else self._recorded_principal(self._auditor, context)
+        )
         if self._auditor is not None:
             CALL.set(Call(_name(method), listener=CAME_BY.get()))
         if not self._is_loaded() and not self._authorizer.is_super_user(principal):
@@ -183,7 +185,7 @@ class Gate:
             raise CallFailed(Status.PERMISSION_DENIED, "Cluster authorization failed.")
         return caller
 
-    def _heard(self, auditor: Auditor, context: CallContext) -> str:
+    def _recorded_principal(self, auditor: Auditor, context: CallContext) -> str:
         """Returns the caller's principal, and records certificates in the audit.
 
         A certificate without a principal is recorded. Other certificates are recorded with their first call from an
@@ -195,7 +197,7 @@ class Gate:
             auditor.logged_in("User:", host, CERTIFICATE, CAME_BY.get(), failure.details)
             raise
         if principal != ANONYMOUS and LOGGED_IN.get() is None:
-            self._tell_certificate(auditor, principal, host)
+            self._record_certificate(auditor, principal, host)
         return principal
 
 
@@ -211,7 +213,7 @@ def _require_audit() -> None:
         raise CallFailed(Status.FAILED_PRECONDITION, error.message) from None
 
 
-def _tell_certificate(auditor: Auditor, principal: str, host: str) -> None:
+def _record_certificate(auditor: Auditor, principal: str, host: str) -> None:
     auditor.logged_in(principal, host, CERTIFICATE, CAME_BY.get())
 
 

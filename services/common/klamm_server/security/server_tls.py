@@ -1,7 +1,7 @@
 """The keys and certificates of one listener, which change without a restart.
 
 The files are read again, on a thread, every `ssl.reload.interval.ms`. If the new files are valid, the next connection
-uses them. Otherwise, the server logs and counts the refusal, and the old ones stay in use. Both doors get the TLS
+uses them. Otherwise, the server logs and counts the refusal, and the old ones stay in use. Both protocols get the TLS
 context here for each connection that they accept, and channels to other servers for each call. So they need no
 notification of a change.
 """

@@ -1,9 +1,9 @@
 """The session of the principal that makes a call, and the checks of its rights. The handlers make these checks.
 
-A door (the Kafka or the gRPC listener) sets the caller's session (`CALLER`) before it calls a handler. The handler
-calls `may` or `require` for each resource. So the requests of both doors, and forwarded requests, pass the same checks.
-Without an authorizer, or while a server acts for itself, `CALLER` is None and all operations are allowed. Then a check
-only reads a context variable.
+A listener of either protocol sets the caller's session (`CALLER`) before it calls a handler. The handler calls `may` or
+`require` for each resource. So the requests of both protocols, and forwarded requests, pass the same checks. Without an
+authorizer, or while a server acts for itself, `CALLER` is None and all operations are allowed. Then a check only reads
+a context variable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.security.acls.authorizer import StandardAuthorizer
-from klamm_server.security.acls.decisions import DecisionRoom, Decisions
+from klamm_server.security.acls.decisions import DecisionBudget, Decisions
 from klamm_server.security.audit.decisions import Call, SessionAudit
 from klamm_server.security.audit.events import AuditEvent
 
@@ -51,9 +51,9 @@ class Session:
         principal: str,
         host: str,
         audit: SessionAudit | None = None,
-        room: DecisionRoom | None = None,
+        budget: DecisionBudget | None = None,
     ) -> None:
-        """`room` bounds the memory of the decisions that this session and others keep."""
+        """`budget` bounds the memory of the decisions that this session and others keep."""
         self.principal = principal
         self.host = host
         self.audit = audit
@@ -61,7 +61,7 @@ class Session:
         recorded."""
         self._authorizer = authorizer
         self._acls = acls
-        self._decisions = Decisions(authorizer, principal, host, room)
+        self._decisions = Decisions(authorizer, principal, host, budget)
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Returns True if the session may perform the operation on the resource, by the newest ACLs. The audit records
@@ -105,10 +105,10 @@ def called_by(
     finally:
         CALLER.reset(token)
     # Not collections.abc.Coroutine: isinstance with an abstract class runs Python code, for every request.
-    return _in_time(session, answer) if isinstance(answer, CoroutineType) else answer
+    return _await_as(session, answer) if isinstance(answer, CoroutineType) else answer
 
 
-async def _in_time(session: Session, answer: Coroutine[Any, Any, AnswerT]) -> AnswerT:
+async def _await_as(session: Session, answer: Coroutine[Any, Any, AnswerT]) -> AnswerT:
     token = CALLER.set(session)
     try:
         return await answer
@@ -189,7 +189,7 @@ def require_audit() -> None:
         raise ErrorCode.POLICY_VIOLATION.exception(AUDIT_IS_FULL)
 
 
-def tell_change(event: AuditEvent) -> None:
+def record_change(event: AuditEvent) -> None:
     """Records in the audit that the caller has changed something, or has failed to change it."""
     caller = CALLER.get()
     if caller is not None and caller.audit is not None:

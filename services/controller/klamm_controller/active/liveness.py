@@ -60,7 +60,7 @@ class _Register(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class LastHeartbeat:
     """A live broker or coordinator, as of its last heartbeat to this controller."""
 
     node_id: int
@@ -162,11 +162,11 @@ class Liveness(Generic[RegisterT, HeartbeatT]):
         self._queue.cancel(self._tag)
         self._armed_ms = None
 
-    def heard(self) -> list[Heard]:
+    def last_heartbeats(self) -> list[LastHeartbeat]:
         """Returns the nodes with a session that have sent a heartbeat, ordered by id."""
         now_ms = self._clock.monotonic_ms()
         return [
-            Heard(node_id=node_id, metadata_end_index=end_index, silent_ms=now_ms - at_ms)
+            LastHeartbeat(node_id=node_id, metadata_end_index=end_index, silent_ms=now_ms - at_ms)
             for node_id, (end_index, at_ms) in sorted(self._heard.items())
         ]
 

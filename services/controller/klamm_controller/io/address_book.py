@@ -50,9 +50,11 @@ class AddressBook:
     def listeners(self, address: str) -> tuple[Listener, ...]:
         """Returns the listeners that clients dial for the controller at `address` (host:port). If they are unknown,
         returns one plain listener at `address`."""
-        return self.told_listeners(address) or plain_listeners(*parse_server("the address of a controller", address))
+        return self.announced_listeners(address) or plain_listeners(
+            *parse_server("the address of a controller", address)
+        )
 
-    def told_listeners(self, address: str) -> tuple[Listener, ...]:
+    def announced_listeners(self, address: str) -> tuple[Listener, ...]:
         """Returns the listeners that the controller at `address` has announced, or an empty tuple."""
         return self._listeners.get(address, ())
 
@@ -65,7 +67,7 @@ class AddressBook:
     def dialled(self, key: ReplicaKey) -> str:
         """Returns the host:port that this controller dials to reach a replica, or empty text if it is unknown."""
         address = self.address(key)
-        found = between_servers(self.told_listeners(address), self._own)
+        found = between_servers(self.announced_listeners(address), self._own)
         return address if found is None else f"{found.host}:{found.port}"
 
     def moved_voters(self) -> list[Voter]:

@@ -49,21 +49,21 @@ class Introduction:
     """The voter set with which the controller's log begins, or None if its log has not begun."""
 
 
-def first_voters(me: Voter, listed: Sequence[Voter], heard: Mapping[str, Introduction]) -> VoterSet | None:
+def first_voters(me: Voter, listed: Sequence[Voter], introductions: Mapping[str, Introduction]) -> VoterSet | None:
     """Returns the voter set with which the log begins, or None if it is not known yet.
 
-    `listed` are the configured voters, with unknown directories. `heard` has the introductions by the address that was
-    asked. Raises ConfigError if another controller than the listed one answers at an address."""
-    begun = next((each.voters for each in heard.values() if each.voters is not None), None)
+    `listed` are the configured voters, with unknown directories. `introductions` are by the address that was asked.
+    Raises ConfigError if another controller than the listed one answers at an address."""
+    begun = next((each.voters for each in introductions.values() if each.voters is not None), None)
     if begun is not None:
         return begun
     ids = [voter.key.node_id for voter in listed]
     if not ids or min(ids) != me.key.node_id:
         return None
     others = [voter for voter in listed if voter.key.node_id != me.key.node_id]
-    if any(other.endpoint not in heard for other in others):
+    if any(other.endpoint not in introductions for other in others):
         return None
-    return VoterSet([me, *(Voter(_key_of(other, heard[other.endpoint]), other.endpoint) for other in others)])
+    return VoterSet([me, *(Voter(_key_of(other, introductions[other.endpoint]), other.endpoint) for other in others)])
 
 
 def _key_of(listed: Voter, introduction: Introduction) -> ReplicaKey:

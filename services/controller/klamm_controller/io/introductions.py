@@ -51,7 +51,7 @@ class Introductions:
         learn: Callable[[ReplicaKey, str], None],
         rng: random.Random,
     ) -> None:
-        self.heard: dict[str, Introduction] = {}
+        self.by_contact: dict[str, Introduction] = {}
         """The last introduction of each contact, by its address. Contacts that do not answer are missing."""
         self._transport = transport
         self._me = me
@@ -72,7 +72,7 @@ class Introductions:
         """Asks all contacts until each has answered with the voters with which its log begins."""
         await asyncio.gather(*(self._ask_until_begun(contact) for contact in self._contacts))
 
-    async def wait_for_news(self) -> None:
+    async def wait_for_introduction(self) -> None:
         """Waits until a contact has introduced itself since the last call."""
         await self._news.wait()
         self._news.clear()
@@ -84,7 +84,7 @@ class Introductions:
 
     async def _ask(self, contact: str) -> Introduction | None:
         """Returns the contact's introduction, or None if it did not answer or refused. Drops its last introduction."""
-        self.heard.pop(contact, None)
+        self.by_contact.pop(contact, None)
         try:
             # A channel that could not resolve a name tries again late. A new channel resolves it immediately.
             async with Connection(self._transport, contact, QUORUM, timeout_ms=ASK_TIMEOUT_MS) as connection:
@@ -99,7 +99,7 @@ class Introductions:
         self._log_once(contact, f"is {introduction.key}")
         if introduction.key != self._me:
             self._learn(introduction.key, contact)
-        self.heard[contact] = introduction
+        self.by_contact[contact] = introduction
         self._news.set()
         return introduction
 

@@ -66,5 +66,5 @@ class Peers:
         return pb.RaftEnvelope(
             cluster_id=self._cluster_id,
             messages=[encode(message) for message in messages],
-            addresses=[encode_address(key, address, self._book.told_listeners(address)) for key, address in known],
+            addresses=[encode_address(key, address, self._book.announced_listeners(address)) for key, address in known],
         )

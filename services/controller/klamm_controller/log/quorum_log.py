@@ -47,8 +47,8 @@ from klamm_controller.raft.raft_log import StoredState
 from klamm_controller.raft.settings import RaftSettings
 from klamm_controller.raft.state import RoleName
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.awaitable_flag import AwaitableFlag
 from klamm_server.runtime.clock import Clock
-from klamm_server.runtime.switch import Switch
 
 log = logging.getLogger(__name__)
 
@@ -123,9 +123,9 @@ class QuorumLog:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._leadership_changed = asyncio.Event()
-        self.in_step = Switch()
-        """A switch that is on while this node is the deciding leader. It is also on while this node follows a leader
-        and has all entries that were committed when it began to follow."""
+        self.in_step = AwaitableFlag()
+        """A flag that is set while this node is the deciding leader. It is also set while this node follows a
+        leader and has all entries that were committed when it began to follow."""
 
     @property
     def is_leader(self) -> bool:
@@ -253,7 +253,7 @@ class QuorumLog:
         if effects.leadership is not None:
             self._note_leadership()
         self._maybe_claim()
-        self.in_step.turn(self._claimed_term is not None or self._node.follows_in_step)
+        self.in_step.set(self._claimed_term is not None or self._node.follows_in_step)
         self._arm_timer()
         return effects.replies
 

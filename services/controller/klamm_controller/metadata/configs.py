@@ -45,7 +45,7 @@ from klamm_server.config.config_defs import (
     validate_broker_configs,
     validate_topic_configs,
 )
-from klamm_server.config.configs_without_effect import kept_text
+from klamm_server.config.configs_without_effect import stored_text
 from klamm_server.config.dynamic_configs import check_step, in_force, own_config
 from klamm_server.config.listener_settings import listener_setting
 from klamm_server.config.topic_configs import TOPIC_CONFIGS
@@ -149,7 +149,7 @@ def _apply(change: ConfigChange, resource: ConfigResource, settings: dict[str, s
         raise Refusal(ErrorCode.INVALID_CONFIG, f"unknown config {change.name}{hint(change.name, known)}")
     if change.operation == CONFIG_OPERATION_SET:
         value = normal_text(change.name, change.value)
-        settings[change.name] = value if is_topic else kept_text(change.name, value)
+        settings[change.name] = value if is_topic else stored_text(change.name, value)
     elif change.operation == CONFIG_OPERATION_DELETE:
         settings.pop(change.name, None)
     elif change.operation in (CONFIG_OPERATION_APPEND, CONFIG_OPERATION_SUBTRACT):

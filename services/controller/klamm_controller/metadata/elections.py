@@ -47,7 +47,7 @@ class LeaderElections:
             self._is_done = True
             return Decision(reply=ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
         if self._partitions is None:
-            self._partitions = self._asked_for(image)
+            self._partitions = self._requested(image)
         electorate = Electorate(image)
         records: list[MetadataRecord] = []
         results = []
@@ -68,7 +68,7 @@ class LeaderElections:
             self._is_done = looked_at < max(PARTITIONS_PER_EVENT, changes_max)
         return Decision(records=tuple(records), reply=ElectLeadersResponse(results=results))
 
-    def _asked_for(self, image: MetadataImage) -> Iterator[tuple[str, int]]:
+    def _requested(self, image: MetadataImage) -> Iterator[tuple[str, int]]:
         """Returns (topic name, partition number) of each requested partition, each once. If the request names none,
         returns those of all partitions."""
         if self._request.partitions:

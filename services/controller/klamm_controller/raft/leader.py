@@ -113,7 +113,7 @@ class Leader:
             state.reject(event.request_id, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         else:
             base_index = self._append(tuple((EntryKind.DATA, payload) for payload in event.payloads))
-            self._tell_appended(event.request_id, base_index)
+            self._reply_appended(event.request_id, base_index)
 
     def on_read(self, event: Read) -> None:
         """Queues the read and confirms the leadership. The reply comes when a majority has echoed the read's round."""
@@ -205,7 +205,7 @@ class Leader:
         self.replication.broadcast()
         return base_index
 
-    def _tell_appended(self, request_id: int, base_index: int) -> None:
+    def _reply_appended(self, request_id: int, base_index: int) -> None:
         state = self._state
         state.outbox.replies.append(
             Appended(request_id=request_id, base_index=base_index, end_index=state.log.end_index, term=state.term)
@@ -294,7 +294,7 @@ class Leader:
     def _append_voters(self, request_id: int, voters: VoterSet | None) -> None:
         """Appends the voter set and replies. Does nothing if `voters` is None, because the change was rejected."""
         if voters is not None:
-            self._tell_appended(request_id, self._append(((EntryKind.VOTERS, voters.to_bytes()),)))
+            self._reply_appended(request_id, self._append(((EntryKind.VOTERS, voters.to_bytes()),)))
 
     def _advance_transfer(self) -> None:
         """Tells the successor to stand for election once it has the whole log. Repeats this with each heartbeat,

@@ -111,13 +111,13 @@ class NodeState:
         if term > self.term:
             self.set_leader(None)
         self._set_hard_state(term, candidate)
-        self._tell_leadership()
+        self._announce_leadership()
 
     def set_leader(self, leader: ReplicaKey | None) -> None:
         """Sets the leader of the current term, or None."""
         if leader != self.leader:
             self.leader = leader
-            self._tell_leadership()
+            self._announce_leadership()
 
     def advance_high_watermark(self, end_index: int) -> None:
         """Notes that all entries below `end_index` have committed, and delivers them."""
@@ -202,5 +202,5 @@ class NodeState:
         self.voted_for = voted_for
         self.outbox.write_hard_state(HardState(term=term, voted_for=voted_for))
 
-    def _tell_leadership(self) -> None:
+    def _announce_leadership(self) -> None:
         self.outbox.leadership = Leadership(term=self.term, leader=self.leader)

@@ -13,7 +13,7 @@ from klamm.wire.v1.controller_pb2 import (
 from klamm_controller.metadata.brokers import handle_unregister_broker
 from klamm_controller.rpc.gateway import Gateway
 from klamm_server.metadata.entities import BrokerImage, CoordinatorImage
-from klamm_server.net.listeners import SecurityProtocol, endpoint, first, seen_by_caller
+from klamm_server.net.listeners import SecurityProtocol, endpoint, first, own_listener
 
 
 class ClusterRpcs:
@@ -48,7 +48,7 @@ class ClusterRpcs:
 def _broker_node(broker: BrokerImage) -> Node:
     return Node(
         node_id=broker.broker_id,
-        endpoint=endpoint(seen_by_caller(broker.listeners)),
+        endpoint=endpoint(own_listener(broker.listeners)),
         rack=broker.rack,
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
@@ -59,6 +59,6 @@ def _broker_node(broker: BrokerImage) -> Node:
 def _coordinator_node(coordinator: CoordinatorImage) -> Node:
     return Node(
         node_id=coordinator.coordinator_id,
-        endpoint=endpoint(seen_by_caller(coordinator.listeners)),
+        endpoint=endpoint(own_listener(coordinator.listeners)),
         fenced=coordinator.fenced,
     )

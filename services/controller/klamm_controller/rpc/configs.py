@@ -20,7 +20,7 @@ from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.describe_configs import describe_configs
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.rights import Permitted, may_with_configs, refusal_of_configs
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 _RESOURCES_PER_TURN: Final = 25
 """The resources that are described in one turn of the event loop. Each has dozens of configs."""
@@ -41,7 +41,7 @@ class ConfigsRpcs:
 
         async def described() -> DescribeConfigsResponse:
             image = await self._gateway.controller.confirm()
-            results = await each_in_turns(
+            results = await map_in_slices(
                 lambda wanted: describe_configs(wanted, image, request), permitted.asked, per_turn=_RESOURCES_PER_TURN
             )
             return DescribeConfigsResponse(results=permitted.results(results))

@@ -15,7 +15,7 @@ from klamm_controller.active.controller import Controller
 from klamm_controller.log.quorum import Quorum
 from klamm_controller.metadata.decision import ReplyT
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.net.listeners import Listener, encode, endpoint, seen_by_caller
+from klamm_server.net.listeners import Listener, encode, endpoint, own_listener
 from klamm_server.runtime.event_queue import QueueFullError
 
 NotControllerError = EXCEPTIONS[ErrorCode.NOT_CONTROLLER]
@@ -110,7 +110,7 @@ class Gateway:
         ]
 
     def _for_caller(self, address: str) -> Endpoint | None:
-        return endpoint(seen_by_caller(self._listeners(address))) if address else None
+        return endpoint(own_listener(self._listeners(address))) if address else None
 
 
 def endpoint_of(address: str) -> Endpoint | None:

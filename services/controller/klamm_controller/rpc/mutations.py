@@ -101,6 +101,6 @@ class Charge:
     def _admits(self, name: str, partitions: int) -> bool:
         if self._user is None or partitions <= 0 or name in INTERNAL_TOPICS:
             return True
-        rest_ms = self._quotas.admit(self._user, self._client_id, partitions, self._now_ms)
-        self.throttle_ms = max(self.throttle_ms, rest_ms)
-        return not rest_ms
+        throttle_ms = self._quotas.admit(self._user, self._client_id, partitions, self._now_ms)
+        self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        return not throttle_ms

@@ -120,9 +120,16 @@ class QuorumRpcs:
         """Returns the live brokers or coordinators as replicas of the metadata log, as of their last heartbeats."""
         end_index = self._gateway.controller.committed.end_index
         return [
-            _follower(nodes[heard.node_id], heard.node_id, kind, heard.metadata_end_index, end_index, heard.silent_ms)
-            for heard in liveness.heard()
-            if heard.node_id in nodes
+            _follower(
+                nodes[node.node_id],
+                node.node_id,
+                kind,
+                node.metadata_end_index,
+                end_index,
+                node.silent_ms,
+            )
+            for node in liveness.last_heartbeats()
+            if node.node_id in nodes
         ]
 
 

@@ -13,7 +13,7 @@ from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError
 from klamm.wire.v1.controller_pb2 import ConfigResource
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_GROUP, CONFIG_RESOURCE_TYPE_TOPIC
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.session import may, may_be_shown_with_cluster, may_with_cluster, refusal
 
 AskedT = TypeVar("AskedT")
@@ -45,7 +45,7 @@ class Permitted(Generic[AskedT, ResultT]):
     ) -> Permitted[AskedT, ResultT]:
         """Checks each item. `refuse` makes the result of one that is not permitted. Lets the event loop run in between,
         because a caller without any right can name very many items."""
-        return cls(await each_in_turns(lambda one: (one, None if is_permitted(one) else refuse(one)), asked))
+        return cls(await map_in_slices(lambda one: (one, None if is_permitted(one) else refuse(one)), asked))
 
     def results(self, decided: Sequence[ResultT]) -> list[ResultT]:
         """Returns the results of all items in the order of the request, where `decided` are the results of the

@@ -33,7 +33,7 @@ from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.mutations import EXCEEDED, Mutations
 from klamm_controller.rpc.rights import Permitted, may_create, may_delete
 from klamm_server.rpc.absent_fields import or_unknown
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.session import may, may_be_shown
 
 TOPICS_PER_TURN = 100
@@ -52,7 +52,7 @@ class TopicsRpcs:
 
     async def create_topics(self, request: CreateTopicsRequest, context: CallContext) -> CreateTopicsResponse:
         permitted: Permitted[NewTopic, CreatedTopic] = await Permitted.of(
-            await each_in_turns(_with_defaults, request.topics),
+            await map_in_slices(_with_defaults, request.topics),
             lambda topic: may_create(topic.name),
             lambda topic: CreatedTopic(name=topic.name, error_code=_DENIED, error_message=_DENIED.text),
         )
@@ -70,7 +70,7 @@ class TopicsRpcs:
             creation = TopicCreation(wanted, self._policy, self._rng)
             replies = await self._gateway.controller.submit_parts("CreateTopics", creation.parts())
             topics = [topic for reply in replies for topic in reply.topics]
-            topics = permitted.results(admitted.results(await each_in_turns(_shown, topics)))
+            topics = permitted.results(admitted.results(await map_in_slices(_shown, topics)))
             return CreateTopicsResponse(topics=topics, throttle_time_ms=charge.throttle_ms)
 
         return await self._gateway.change(decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)

@@ -31,7 +31,7 @@ from klamm_coordinator.classic.rebalance import (
 )
 from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.classic.timers import SessionTimer
-from klamm_coordinator.groups.turn import GroupTurn, new_member_id
+from klamm_coordinator.groups.group_context import GroupContext, new_member_id
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.accounts import Accounts
 from klamm_server.runtime.fair_share import BEGIN, CONTINUE
@@ -40,30 +40,32 @@ GROUP_SHARE: Final = 8
 """The members of one group may take this part of the memory of all groups: an eighth."""
 
 
-def handle_join(group: ClassicGroup, request: JoinGroup, turn: GroupTurn, accounts: Accounts) -> None:
+def handle_join(group: ClassicGroup, request: JoinGroup, context: GroupContext, accounts: Accounts) -> None:
     """Answers, parks or refuses the join."""
     member_id = request.member_id
     if group.state is ClassicGroupState.DEAD:
-        _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, turn)
-    elif not _has_room_for(group, member_id, turn.settings.group_size_max):
-        _refuse_for_size(group, request, turn)
+        _refuse(request, ErrorCode.COORDINATOR_NOT_AVAILABLE, context)
+    elif not _admits(group, member_id, context.settings.group_size_max):
+        _refuse_for_size(group, request, context)
     elif not group.supports(request.protocol_type, request.protocols):
-        _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, turn)
+        _refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, context)
     elif (error := _member_error(group, request)) is not ErrorCode.NONE:
-        _refuse(request, error, turn)
-    elif not _may_grow(group, request, turn, accounts):
-        turn.reply(request.reply_id, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=member_id))
+        _refuse(request, error, context)
+    elif not _may_grow(group, request, context, accounts):
+        context.reply(request.reply_id, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED, member_id=member_id))
     elif not member_id and request.instance_id is None:
-        _join_dynamic(group, request, turn)
+        _join_dynamic(group, request, context)
     elif not member_id:
-        _join_static(group, request, turn)
+        _join_static(group, request, context)
     elif member_id in group.pending_joins and request.instance_id is None:
-        _add_member(group, request, member_id, turn)
+        _add_member(group, request, member_id, context)
     else:
-        _rejoin(group, group.members[member_id], request, turn)
+        _rejoin(group, group.members[member_id], request, context)
 
 
-def on_static_member_stored(group: ClassicGroup, stored: StaticMemberStored, error: ErrorCode, turn: GroupTurn) -> None:
+def on_static_member_stored(
+    group: ClassicGroup, stored: StaticMemberStored, error: ErrorCode, context: GroupContext
+) -> None:
     """Answers the join of a static member that has returned, after its record was stored. If the write failed, the
     return is undone.
 
@@ -76,16 +78,16 @@ def on_static_member_stored(group: ClassicGroup, stored: StaticMemberStored, err
     if reply_id is None:
         return
     if error is ErrorCode.NONE:
-        start_session(group, member, turn)
-        turn.reply(reply_id, join_reply(group, member.member_id, skip_assignment=True))
+        start_session(group, member, context)
+        context.reply(reply_id, join_reply(group, member.member_id, skip_assignment=True))
     else:
-        turn.reply(reply_id, JoinReply(error=error))
-        turn.timers.cancel(SessionTimer(group.group_id, member.member_id))
+        context.reply(reply_id, JoinReply(error=error))
+        context.timers.cancel(SessionTimer(group.group_id, member.member_id))
         group.replace(member.member_id, stored.former)
-        start_session(group, stored.former, turn)
+        start_session(group, stored.former, context)
 
 
-def _has_room_for(group: ClassicGroup, member_id: str, size_max: int) -> bool:
+def _admits(group: ClassicGroup, member_id: str, size_max: int) -> bool:
     """Returns True if group.max.size allows the member to join. The bound also holds for members that rejoin after it
     was lowered. During a rebalance only members that have joined count, so the last ones to rejoin are refused."""
     member = group.members.get(member_id)
@@ -104,7 +106,7 @@ def _member_error(group: ClassicGroup, request: JoinGroup) -> ErrorCode:
     return ErrorCode.NONE if is_new else group.member_error(request.member_id, request.instance_id)
 
 
-def _may_grow(group: ClassicGroup, request: JoinGroup, turn: GroupTurn, accounts: Accounts) -> bool:
+def _may_grow(group: ClassicGroup, request: JoinGroup, context: GroupContext, accounts: Accounts) -> bool:
     """Returns True if there is room for the member's names and metadata. A member whose metadata do not grow always has
     room.
 
@@ -122,55 +124,55 @@ def _may_grow(group: ClassicGroup, request: JoinGroup, turn: GroupTurn, accounts
         and accounts.admits(group.group_id, added_bytes, BEGIN if member is None else CONTINUE)
     )
     if not is_admitted:
-        accounts.refuse("group", group.group_id, added_bytes, turn)
+        accounts.refuse("group", group.group_id, added_bytes, context)
     return is_admitted
 
 
-def _refuse_for_size(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+def _refuse_for_size(group: ClassicGroup, request: JoinGroup, context: GroupContext) -> None:
     group.remove_pending(request.member_id)
-    turn.timers.cancel(SessionTimer(group.group_id, request.member_id))
+    context.timers.cancel(SessionTimer(group.group_id, request.member_id))
     member = group.members.get(request.member_id)
     if member is not None:
-        drop_member(group, member, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)
-    turn.reply(request.reply_id, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
-    maybe_complete_join(group, turn)
+        drop_member(group, member, ErrorCode.GROUP_MAX_SIZE_REACHED, context)
+    context.reply(request.reply_id, JoinReply(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
+    maybe_complete_join(group, context)
 
 
-def _refuse(request: JoinGroup, error: ErrorCode, turn: GroupTurn) -> None:
-    turn.note(
+def _refuse(request: JoinGroup, error: ErrorCode, context: GroupContext) -> None:
+    context.note(
         f"refused a JoinGroup request, group={request.group_id} member={request.member_id or '-'} error={error.name}"
     )
-    turn.reply(request.reply_id, JoinReply(error=error, member_id=request.member_id))
+    context.reply(request.reply_id, JoinReply(error=error, member_id=request.member_id))
 
 
-def _join_dynamic(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+def _join_dynamic(group: ClassicGroup, request: JoinGroup, context: GroupContext) -> None:
     if request.joins_without_id:
-        _add_member(group, request, new_member_id(request.client_id, turn.rng), turn)
+        _add_member(group, request, new_member_id(request.client_id, context.rng), context)
     else:
-        _give_member_id(group, request, turn)
+        _give_member_id(group, request, context)
 
 
-def _give_member_id(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
-    if len(group.pending_joins) >= turn.settings.pending_members_max:
-        _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)
+def _give_member_id(group: ClassicGroup, request: JoinGroup, context: GroupContext) -> None:
+    if len(group.pending_joins) >= context.settings.pending_members_max:
+        _refuse(request, ErrorCode.GROUP_MAX_SIZE_REACHED, context)
         return
-    member_id = new_member_id(request.client_id, turn.rng)
+    member_id = new_member_id(request.client_id, context.rng)
     group.add_pending(member_id)
-    turn.schedule(SessionTimer(group.group_id, member_id), request.session_timeout_ms)
-    turn.reply(request.reply_id, JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+    context.schedule(SessionTimer(group.group_id, member_id), request.session_timeout_ms)
+    context.reply(request.reply_id, JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
 
 
-def _add_member(group: ClassicGroup, request: JoinGroup, member_id: str, turn: GroupTurn) -> None:
+def _add_member(group: ClassicGroup, request: JoinGroup, member_id: str, context: GroupContext) -> None:
     if group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY:
         group.new_member_added = True
     group.add(ClassicMember.from_request(request, member_id), request.protocol_type)
     # A new member cannot send heartbeats before its join is answered, and the coordinator cannot see a dead connection.
     # The member counts as alive for this long. After that, it has to join again (KAFKA-7610).
-    turn.schedule(SessionTimer(group.group_id, member_id), turn.settings.new_member_join_timeout_ms)
-    prepare_or_complete(group, f"member {member_id} joined ({request.reason or 'no reason given'})", turn)
+    context.schedule(SessionTimer(group.group_id, member_id), context.settings.new_member_join_timeout_ms)
+    prepare_or_complete(group, f"member {member_id} joined ({request.reason or 'no reason given'})", context)
 
 
-def _rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, turn: GroupTurn) -> None:
+def _rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, context: GroupContext) -> None:
     match group.state:
         case ClassicGroupState.PREPARING_REBALANCE:
             is_change = True
@@ -180,17 +182,17 @@ def _rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, turn
         case _:
             is_change = member.protocols != request.protocols
     if not is_change:
-        answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
-        turn.reply(request.reply_id, join_reply(group, member.member_id))
+        answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, context)
+        context.reply(request.reply_id, join_reply(group, member.member_id))
         return
-    _update_and_park(group, member, request, turn)
-    prepare_or_complete(group, f"member {member.member_id} rejoins ({request.reason or 'no reason given'})", turn)
+    _update_and_park(group, member, request, context)
+    prepare_or_complete(group, f"member {member.member_id} rejoins ({request.reason or 'no reason given'})", context)
 
 
-def _update_and_park(group: ClassicGroup, member: ClassicMember, request: JoinGroup, turn: GroupTurn) -> None:
+def _update_and_park(group: ClassicGroup, member: ClassicMember, request: JoinGroup, context: GroupContext) -> None:
     """Updates the member and parks its join. First answers an earlier parked request, which the client has
     abandoned."""
-    answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+    answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, context)
     group.update(
         member,
         protocols=request.protocols,
@@ -200,43 +202,43 @@ def _update_and_park(group: ClassicGroup, member: ClassicMember, request: JoinGr
     group.park_join(member, request.reply_id)
 
 
-def _join_static(group: ClassicGroup, request: JoinGroup, turn: GroupTurn) -> None:
+def _join_static(group: ClassicGroup, request: JoinGroup, context: GroupContext) -> None:
     assert request.instance_id is not None
-    member_id = new_member_id(request.instance_id, turn.rng)
+    member_id = new_member_id(request.instance_id, context.rng)
     former_id = group.static_members.get(request.instance_id)
     if former_id is None:
-        _add_member(group, request, member_id, turn)
+        _add_member(group, request, member_id, context)
         return
     former = group.members[former_id]
-    answer_parked(group, former, ErrorCode.FENCED_INSTANCE_ID, turn)
-    turn.timers.cancel(SessionTimer(group.group_id, former_id))
+    answer_parked(group, former, ErrorCode.FENCED_INSTANCE_ID, context)
+    context.timers.cancel(SessionTimer(group.group_id, former_id))
     successor = dataclasses.replace(former, member_id=member_id, is_new=False)
     group.replace(former_id, successor)
-    start_session(group, successor, turn)
-    _update_and_park(group, successor, request, turn)
-    turn.note(
+    start_session(group, successor, context)
+    _update_and_park(group, successor, request, context)
+    context.note(
         f"replaced a static member, group={group.group_id} instance={request.instance_id} member={member_id}"
         f" former={former_id}"
     )
-    _rebalance_or_store(group, successor, former, request, turn)
+    _rebalance_or_store(group, successor, former, request, context)
 
 
 def _rebalance_or_store(
-    group: ClassicGroup, member: ClassicMember, former: ClassicMember, request: JoinGroup, turn: GroupTurn
+    group: ClassicGroup, member: ClassicMember, former: ClassicMember, request: JoinGroup, context: GroupContext
 ) -> None:
     """Begins a rebalance for a static member that has restarted, or only stores its new id. A rebalance is needed if
     the group's protocol changes (KIP-345). It is also needed while the leader computes assignments with the former
     id."""
     reason = f"static member {request.instance_id} came back as {member.member_id}"
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-        prepare(group, reason, turn)
+        prepare(group, reason, context)
     elif group.state is ClassicGroupState.PREPARING_REBALANCE:
-        maybe_complete_join(group, turn)
+        maybe_complete_join(group, context)
     elif group.select_protocol() != group.protocol_name:
-        prepare(group, reason, turn)
+        prepare(group, reason, context)
     else:
         assignments = {one.member_id: one.assignment for one in group.members.values()}
-        turn.append(
+        context.append(
             (GroupRecord(GroupMetadataKey(group.group_id), group.to_value(assignments)),),
             then=StaticMemberStored(
                 group_id=group.group_id,

@@ -15,100 +15,100 @@ from klamm_coordinator.classic.member import ClassicMember
 from klamm_coordinator.classic.messages import JoinReply, SyncReply
 from klamm_coordinator.classic.states import TRANSITIONS, ClassicGroupState
 from klamm_coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
-from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
+from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 
 
-def prepare_or_complete(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
+def prepare_or_complete(group: ClassicGroup, reason: str, context: GroupContext) -> None:
     """Starts a rebalance. If one is under way, ends its join phase if all members have joined."""
     if ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[group.state]:
-        prepare(group, reason, turn)
+        prepare(group, reason, context)
     else:
-        maybe_complete_join(group, turn)
+        maybe_complete_join(group, context)
 
 
-def prepare(group: ClassicGroup, reason: str, turn: GroupTurn) -> None:
+def prepare(group: ClassicGroup, reason: str, context: GroupContext) -> None:
     """Starts a rebalance: all members have to join again."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             group.set_assignment(member, b"")
-        answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+        answer_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS, context)
     group.pending_syncs.clear()
-    turn.timers.cancel(SyncTimer(group.group_id))
+    context.timers.cancel(SyncTimer(group.group_id))
     is_initial = group.state is ClassicGroupState.EMPTY
-    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, turn.now.wall_ms)
-    turn.note(f"preparing a rebalance, group={group.group_id} generation={group.generation_id} reason={reason}")
+    group.transition_to(ClassicGroupState.PREPARING_REBALANCE, context.now.wall_ms)
+    context.note(f"preparing a rebalance, group={group.group_id} generation={group.generation_id} reason={reason}")
     if is_initial:
-        _wait_for_first_members(group, turn)
+        _wait_for_first_members(group, context)
     elif group.has_all_members_joined:
-        complete_join(group, turn)
+        complete_join(group, context)
     else:
-        turn.schedule(JoinTimer(group.group_id), group.rebalance_timeout_ms)
+        context.schedule(JoinTimer(group.group_id), group.rebalance_timeout_ms)
 
 
-def maybe_complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
+def maybe_complete_join(group: ClassicGroup, context: GroupContext) -> None:
     """Ends the join phase if all members have joined. Only the timer ends the initial join phase."""
     if (
         group.state is ClassicGroupState.PREPARING_REBALANCE
         and group.previous_state is not ClassicGroupState.EMPTY
         and group.has_all_members_joined
     ):
-        complete_join(group, turn)
+        complete_join(group, context)
 
 
-def on_join_timer(group: ClassicGroup, turn: GroupTurn) -> None:
+def on_join_timer(group: ClassicGroup, context: GroupContext) -> None:
     """Ends the join phase. An initial join phase is extended if members have joined since the timer was set."""
     assert group.state is ClassicGroupState.PREPARING_REBALANCE, group.state
-    remaining_ms = group.initial_rebalance_end_ms - turn.now.monotonic_ms
+    remaining_ms = group.initial_rebalance_end_ms - context.now.monotonic_ms
     if group.previous_state is ClassicGroupState.EMPTY and group.new_member_added and remaining_ms > 0:
         group.new_member_added = False
-        turn.schedule(JoinTimer(group.group_id), min(turn.settings.initial_rebalance_delay_ms, remaining_ms))
+        context.schedule(JoinTimer(group.group_id), min(context.settings.initial_rebalance_delay_ms, remaining_ms))
     else:
-        complete_join(group, turn)
+        complete_join(group, context)
 
 
-def complete_join(group: ClassicGroup, turn: GroupTurn) -> None:
+def complete_join(group: ClassicGroup, context: GroupContext) -> None:
     """Drops the members that did not rejoin and begins the generation. Static members keep their place until their
     session ends.
 
     If no member rejoined, no leader can be elected. The group then waits until the sessions end."""
-    turn.timers.cancel(JoinTimer(group.group_id))
+    context.timers.cancel(JoinTimer(group.group_id))
     for member in list(group.members.values()):
         if not member.is_awaiting_join and member.instance_id is None:
-            drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
-            turn.note(f"removed a member that did not rejoin, group={group.group_id} member={member.member_id}")
+            drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, context)
+            context.note(f"removed a member that did not rejoin, group={group.group_id} member={member.member_id}")
     if group.members and not group.elect_joined_leader():
-        turn.schedule(JoinTimer(group.group_id), max(group.rebalance_timeout_ms, 1))
+        context.schedule(JoinTimer(group.group_id), max(group.rebalance_timeout_ms, 1))
         return
     group.new_member_added = False
-    group.begin_generation(turn.now.wall_ms)
-    turn.note(
+    group.begin_generation(context.now.wall_ms)
+    context.note(
         f"began a generation, group={group.group_id} generation={group.generation_id} state={group.state.value}"
         f" members={len(group.members)} protocol={group.protocol_name} leader={group.leader}"
     )
     if group.members:
-        _answer_joins(group, turn)
-        turn.schedule(SyncTimer(group.group_id), group.rebalance_timeout_ms)
+        _answer_joins(group, context)
+        context.schedule(SyncTimer(group.group_id), group.rebalance_timeout_ms)
     else:
         record = GroupRecord(GroupMetadataKey(group.group_id), group.to_value({}))
-        turn.append((record,), then=NoteFailure(what=f"group {group.group_id} is empty"))
+        context.append((record,), then=NoteFailure(what=f"group {group.group_id} is empty"))
 
 
-def on_sync_timer(group: ClassicGroup, turn: GroupTurn) -> None:
+def on_sync_timer(group: ClassicGroup, context: GroupContext) -> None:
     """Removes members that did not ask for their assignment in time, because no member reads their partitions
     (KAFKA-12890)."""
     silent = list(group.pending_syncs)
     assert silent, "the timer is cancelled when the last member syncs"
     for member_id in silent:
-        drop_member(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, turn)
-    prepare(group, f"{len(silent)} members did not sync in time", turn)
+        drop_member(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, context)
+    prepare(group, f"{len(silent)} members did not sync in time", context)
 
 
-def note_synced(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
+def note_synced(group: ClassicGroup, member_id: str, context: GroupContext) -> None:
     """Notes that the member has asked for its assignment."""
     group.pending_syncs.pop(member_id, None)
     if not group.pending_syncs:
-        turn.timers.cancel(SyncTimer(group.group_id))
+        context.timers.cancel(SyncTimer(group.group_id))
 
 
 def join_reply(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinReply:
@@ -134,49 +134,49 @@ def sync_reply(group: ClassicGroup, member: ClassicMember) -> SyncReply:
     )
 
 
-def answer_syncs(group: ClassicGroup, error: ErrorCode, turn: GroupTurn) -> None:
+def answer_syncs(group: ClassicGroup, error: ErrorCode, context: GroupContext) -> None:
     """Answers every parked sync with the member's assignment, or with `error`. Starts the members' sessions again,
     because session timeouts do not count while a sync is parked."""
     for member in group.members.values():
         if member.sync_reply_id is not None:
             reply_id, member.sync_reply_id = member.sync_reply_id, None
-            turn.reply(reply_id, SyncReply(error=error) if error else sync_reply(group, member))
-            start_session(group, member, turn)
+            context.reply(reply_id, SyncReply(error=error) if error else sync_reply(group, member))
+            start_session(group, member, context)
 
 
-def start_session(group: ClassicGroup, member: ClassicMember, turn: GroupTurn) -> None:
+def start_session(group: ClassicGroup, member: ClassicMember, context: GroupContext) -> None:
     """Starts the member's session timeout again, after a request of the member."""
-    turn.schedule(SessionTimer(group.group_id, member.member_id), member.session_timeout_ms)
+    context.schedule(SessionTimer(group.group_id, member.member_id), member.session_timeout_ms)
 
 
-def drop_member(group: ClassicGroup, member: ClassicMember, error: ErrorCode, turn: GroupTurn) -> None:
+def drop_member(group: ClassicGroup, member: ClassicMember, error: ErrorCode, context: GroupContext) -> None:
     """Removes a member and answers its parked request with `error`. The caller must then update the group's state."""
-    answer_parked(group, member, error, turn)
-    turn.timers.cancel(SessionTimer(group.group_id, member.member_id))
+    answer_parked(group, member, error, context)
+    context.timers.cancel(SessionTimer(group.group_id, member.member_id))
     group.remove(member.member_id)
 
 
-def answer_parked(group: ClassicGroup, member: ClassicMember, error: ErrorCode, turn: GroupTurn) -> None:
+def answer_parked(group: ClassicGroup, member: ClassicMember, error: ErrorCode, context: GroupContext) -> None:
     """Answers the member's parked request, if any, with `error`."""
     join_id = group.take_join(member)
     if join_id is not None:
         known = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
-        turn.reply(join_id, JoinReply(error=error, member_id=known))
+        context.reply(join_id, JoinReply(error=error, member_id=known))
     sync_id, member.sync_reply_id = member.sync_reply_id, None
     if sync_id is not None:
-        turn.reply(sync_id, SyncReply(error=error))
+        context.reply(sync_id, SyncReply(error=error))
 
 
-def _wait_for_first_members(group: ClassicGroup, turn: GroupTurn) -> None:
-    delay_ms = turn.settings.initial_rebalance_delay_ms
-    group.initial_rebalance_end_ms = turn.now.monotonic_ms + max(group.rebalance_timeout_ms, delay_ms)
-    turn.schedule(JoinTimer(group.group_id), delay_ms)
+def _wait_for_first_members(group: ClassicGroup, context: GroupContext) -> None:
+    delay_ms = context.settings.initial_rebalance_delay_ms
+    group.initial_rebalance_end_ms = context.now.monotonic_ms + max(group.rebalance_timeout_ms, delay_ms)
+    context.schedule(JoinTimer(group.group_id), delay_ms)
 
 
-def _answer_joins(group: ClassicGroup, turn: GroupTurn) -> None:
+def _answer_joins(group: ClassicGroup, context: GroupContext) -> None:
     for member in group.members.values():
         reply_id = group.take_join(member)
         if reply_id is not None:
-            turn.reply(reply_id, join_reply(group, member.member_id))
+            context.reply(reply_id, join_reply(group, member.member_id))
         member.is_new = False
-        start_session(group, member, turn)
+        start_session(group, member, context)

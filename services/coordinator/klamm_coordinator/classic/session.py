@@ -22,15 +22,15 @@ from klamm_coordinator.classic.rebalance import (
 )
 from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.classic.timers import SessionTimer
-from klamm_coordinator.groups.turn import GroupTurn
+from klamm_coordinator.groups.group_context import GroupContext
 
 
-def handle_heartbeat(group: ClassicGroup, request: Heartbeat, turn: GroupTurn) -> None:
+def handle_heartbeat(group: ClassicGroup, request: Heartbeat, context: GroupContext) -> None:
     """Starts the member's session timeout again. The answer tells the member if it has to join again."""
-    turn.reply(request.reply_id, HeartbeatReply(error=_heartbeat(group, request, turn)))
+    context.reply(request.reply_id, HeartbeatReply(error=_heartbeat(group, request, context)))
 
 
-def _heartbeat(group: ClassicGroup, request: Heartbeat, turn: GroupTurn) -> ErrorCode:
+def _heartbeat(group: ClassicGroup, request: Heartbeat, context: GroupContext) -> ErrorCode:
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.member_error(request.member_id, request.instance_id)
@@ -38,66 +38,66 @@ def _heartbeat(group: ClassicGroup, request: Heartbeat, turn: GroupTurn) -> Erro
         return error
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
-    start_session(group, group.members[request.member_id], turn)
+    start_session(group, group.members[request.member_id], context)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
-def on_session_timer(group: ClassicGroup, member_id: str, turn: GroupTurn) -> None:
+def on_session_timer(group: ClassicGroup, member_id: str, context: GroupContext) -> None:
     """Removes a member, or a member id that never joined, after its session timeout."""
     if group.remove_pending(member_id):
-        _end_join_if_nobody_is_missing(group, turn)
+        _end_join_if_nobody_is_missing(group, context)
         return
     member = group.members[member_id]
     if member.survives_session_end():
         return  # the answer to its parked request starts the session again
-    turn.note(f"removed a member after its session timeout, group={group.group_id} member={member_id}")
-    drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, turn)
+    context.note(f"removed a member after its session timeout, group={group.group_id} member={member_id}")
+    drop_member(group, member, ErrorCode.UNKNOWN_MEMBER_ID, context)
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
-        _end_join_if_nobody_is_missing(group, turn)
+        _end_join_if_nobody_is_missing(group, context)
     else:
-        prepare_or_complete(group, f"the session of member {member_id} timed out", turn)
+        prepare_or_complete(group, f"the session of member {member_id} timed out", context)
 
 
-def _end_join_if_nobody_is_missing(group: ClassicGroup, turn: GroupTurn) -> None:
+def _end_join_if_nobody_is_missing(group: ClassicGroup, context: GroupContext) -> None:
     """Ends the join phase, also an initial one, if all remaining members have joined. Called after a member was
     removed."""
     if group.state is ClassicGroupState.PREPARING_REBALANCE and group.has_all_members_joined:
-        complete_join(group, turn)
+        complete_join(group, context)
 
 
-def handle_leave(group: ClassicGroup, request: LeaveGroup, turn: GroupTurn) -> None:
+def handle_leave(group: ClassicGroup, request: LeaveGroup, context: GroupContext) -> None:
     """Removes the members at once. Each member succeeds or fails by itself."""
     if group.state is ClassicGroupState.DEAD:
-        turn.reply(request.reply_id, LeaveReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        context.reply(request.reply_id, LeaveReply(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return
-    errors = tuple(_leave(group, leaver, turn) for leaver in request.leavers)
-    turn.reply(request.reply_id, LeaveReply(members=errors))
+    errors = tuple(_leave(group, leaver, context) for leaver in request.leavers)
+    context.reply(request.reply_id, LeaveReply(members=errors))
     if ErrorCode.NONE not in errors:
         return
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
-        maybe_complete_join(group, turn)
+        maybe_complete_join(group, context)
     elif group.state is not ClassicGroupState.EMPTY:
-        prepare_or_complete(group, "members left", turn)
+        prepare_or_complete(group, "members left", context)
 
 
-def _leave(group: ClassicGroup, leaver: Leaver, turn: GroupTurn) -> ErrorCode:
+def _leave(group: ClassicGroup, leaver: Leaver, context: GroupContext) -> ErrorCode:
     member_id = leaver.member_id
     if not member_id and leaver.instance_id is not None:
         member_id = group.static_members.get(leaver.instance_id, "")
     if group.remove_pending(member_id):
-        turn.timers.cancel(SessionTimer(group.group_id, member_id))
+        context.timers.cancel(SessionTimer(group.group_id, member_id))
         return ErrorCode.NONE
     error = group.member_error(member_id, leaver.instance_id)
     if error is ErrorCode.NONE:
-        turn.note(f"a member left, group={group.group_id} member={member_id} reason={leaver.reason or '-'}")
-        drop_member(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, turn)
+        context.note(f"a member left, group={group.group_id} member={member_id} reason={leaver.reason or '-'}")
+        drop_member(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, context)
     return error
 
 
 def check_commit(
-    group: ClassicGroup, *, generation_id: int, member_id: str, instance_id: str | None, turn: GroupTurn
+    group: ClassicGroup, *, generation_id: int, member_id: str, instance_id: str | None, context: GroupContext
 ) -> ErrorCode:
     """Returns NONE if offsets may be committed in this member's name, otherwise the error. A member's commit counts as
     a heartbeat.
@@ -117,12 +117,12 @@ def check_commit(
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         return ErrorCode.REBALANCE_IN_PROGRESS
-    start_session(group, group.members[member_id], turn)
+    start_session(group, group.members[member_id], context)
     return ErrorCode.NONE
 
 
 def check_transactional_commit(
-    group: ClassicGroup, *, generation_id: int, member_id: str, instance_id: str | None, turn: GroupTurn
+    group: ClassicGroup, *, generation_id: int, member_id: str, instance_id: str | None, context: GroupContext
 ) -> ErrorCode:
     """Returns NONE if a transaction may commit offsets in this member's name, otherwise the error (KIP-447). The
     generation must be the group's.

@@ -18,35 +18,37 @@ from klamm_coordinator.classic.rebalance import (
     sync_reply,
 )
 from klamm_coordinator.classic.states import ClassicGroupState
-from klamm_coordinator.groups.turn import GroupTurn
+from klamm_coordinator.groups.group_context import GroupContext
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.accounts import Accounts
 from klamm_server.runtime.fair_share import CONTINUE
 
 
-def handle_sync(group: ClassicGroup, request: SyncGroup, turn: GroupTurn, accounts: Accounts) -> None:
+def handle_sync(group: ClassicGroup, request: SyncGroup, context: GroupContext, accounts: Accounts) -> None:
     """Answers, parks or refuses the sync."""
     error = _refusal(group, request)
     if error is not ErrorCode.NONE:
-        turn.note(
+        context.note(
             f"refused a SyncGroup request, group={group.group_id} member={request.member_id}"
             f" generation={request.generation_id} error={error.name}"
         )
-        turn.reply(request.reply_id, SyncReply(error=error))
+        context.reply(request.reply_id, SyncReply(error=error))
         return
     member = group.members[request.member_id]
-    note_synced(group, member.member_id, turn)
+    note_synced(group, member.member_id, context)
     if group.state is ClassicGroupState.STABLE:
-        turn.reply(request.reply_id, sync_reply(group, member))
+        context.reply(request.reply_id, sync_reply(group, member))
         return
     assert group.state is ClassicGroupState.COMPLETING_REBALANCE, group.state
-    answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, turn)
+    answer_parked(group, member, ErrorCode.REBALANCE_IN_PROGRESS, context)
     member.sync_reply_id = request.reply_id
     if group.leader == member.member_id:
-        _store_assignments(group, request, turn, accounts)
+        _store_assignments(group, request, context, accounts)
 
 
-def on_assignment_stored(group: ClassicGroup, stored: AssignmentStored, error: ErrorCode, turn: GroupTurn) -> None:
+def on_assignment_stored(
+    group: ClassicGroup, stored: AssignmentStored, error: ErrorCode, context: GroupContext
+) -> None:
     """Makes the generation Stable after its assignments were stored. If the write failed, all members have to join
     again.
 
@@ -56,14 +58,14 @@ def on_assignment_stored(group: ClassicGroup, stored: AssignmentStored, error: E
     if error is not ErrorCode.NONE:
         for member in group.members.values():
             group.set_assignment(member, b"")
-        answer_syncs(group, error, turn)
-        prepare(group, f"the assignments could not be stored ({error.name})", turn)
+        answer_syncs(group, error, context)
+        prepare(group, f"the assignments could not be stored ({error.name})", context)
         return
     for member in group.members.values():
         group.set_assignment(member, stored.assignments.get(member.member_id, b""))
-    answer_syncs(group, ErrorCode.NONE, turn)
-    group.transition_to(ClassicGroupState.STABLE, turn.now.wall_ms)
-    turn.note(f"the group is stable, group={group.group_id} generation={group.generation_id} state=Stable")
+    answer_syncs(group, ErrorCode.NONE, context)
+    group.transition_to(ClassicGroupState.STABLE, context.now.wall_ms)
+    context.note(f"the group is stable, group={group.group_id} generation={group.generation_id} state=Stable")
 
 
 def _refusal(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
@@ -82,7 +84,7 @@ def _refusal(group: ClassicGroup, request: SyncGroup) -> ErrorCode:
     return ErrorCode.NONE if is_consistent else ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def _store_assignments(group: ClassicGroup, request: SyncGroup, turn: GroupTurn, accounts: Accounts) -> None:
+def _store_assignments(group: ClassicGroup, request: SyncGroup, context: GroupContext, accounts: Accounts) -> None:
     """Stores the leader's assignments. Drops those of unknown members, and stores an empty assignment for members
     without one. Without room for them, all members have to join again, as after a write that failed."""
     assignments = {member_id: assignment for member_id, assignment in request.assignments if member_id in group.members}
@@ -90,7 +92,7 @@ def _store_assignments(group: ClassicGroup, request: SyncGroup, turn: GroupTurn,
     value = group.to_value(assignments)
     added_bytes = sum(map(len, assignments.values())) - sum(len(one.assignment) for one in group.members.values())
     if accounts.admits(group.group_id, added_bytes, CONTINUE):
-        turn.append((GroupRecord(GroupMetadataKey(group.group_id), value),), then=then)
+        context.append((GroupRecord(GroupMetadataKey(group.group_id), value),), then=then)
     else:
-        accounts.refuse("group", group.group_id, added_bytes, turn)
-        on_assignment_stored(group, then, ErrorCode.GROUP_MAX_SIZE_REACHED, turn)
+        accounts.refuse("group", group.group_id, added_bytes, context)
+        on_assignment_stored(group, then, ErrorCode.GROUP_MAX_SIZE_REACHED, context)

@@ -28,10 +28,10 @@ from klamm_coordinator.classic.subscription import (
 from klamm_coordinator.consumer.change import GroupChange
 from klamm_coordinator.consumer.group import UNJOINED, ConsumerGroup
 from klamm_coordinator.consumer.subscribe import (
-    Room,
+    GrowthCheck,
     added_bytes,
     check_instance,
-    check_room,
+    check_size,
     replaced_member,
     return_as,
     subscribes_otherwise,
@@ -49,15 +49,15 @@ from klamm_coordinator.records.consumer_group_schemas import (
 )
 
 
-def join(change: GroupChange, request: JoinGroup, member_id: str, room: Room, *, size_max: int) -> None:
+def join(change: GroupChange, request: JoinGroup, member_id: str, check_growth: GrowthCheck, *, size_max: int) -> None:
     """Applies the JoinGroup to the group. The member has this id, which is new if the request has none.
 
     Raises a BrokerError if the join is refused."""
-    check_room(change.group, member_id, request.instance_id, size_max)
+    check_size(change.group, member_id, request.instance_id, size_max)
     subscription = check_protocols(change.group, request)
     replaced_id = replaced_member(change.group, request.instance_id, member_id)
     if replaced_id is not None:
-        _check_memory(change.group, request, subscription, replaced_id, room)
+        _check_memory(change.group, request, subscription, replaced_id, check_growth)
     if request.instance_id is not None:
         _take_instance(change, request, request.instance_id, member_id)
     former = change.group.members.get(member_id)
@@ -66,7 +66,7 @@ def join(change: GroupChange, request: JoinGroup, member_id: str, room: Room, *,
             f"{member_id!r} is not a member of group {request.group_id!r}, but has {len(subscription.owned)} partitions"
         )
     if replaced_id is None:
-        _check_memory(change.group, request, subscription, member_id, room)
+        _check_memory(change.group, request, subscription, member_id, check_growth)
     member = _said(former, request, subscription)
     if former != member:
         change.write(MemberKey(change.group_id, member_id), member)
@@ -77,12 +77,12 @@ def join(change: GroupChange, request: JoinGroup, member_id: str, room: Room, *,
 
 
 def _check_memory(
-    group: ConsumerGroup, request: JoinGroup, subscription: Subscription, former_id: str, room: Room
+    group: ConsumerGroup, request: JoinGroup, subscription: Subscription, former_id: str, check_growth: GrowthCheck
 ) -> None:
     former = group.members.get(former_id)
     member = _said(former, request, subscription)
     if former != member:
-        room(added_bytes(group, former, member, request.topics), is_new=former is None)
+        check_growth(added_bytes(group, former, member, request.topics), is_new=former is None)
 
 
 def check_protocols(group: ConsumerGroup, request: JoinGroup) -> Subscription:

@@ -19,8 +19,8 @@ from klamm_coordinator.consumer.timers import (
     ConsumerSessionTimer,
     ConsumerSyncTimer,
 )
+from klamm_coordinator.groups.group_context import GroupContext
 from klamm_coordinator.groups.settings import GroupSettings
-from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.records.consumer_group_schemas import MemberState
 from klamm_coordinator.runtime.timers import Timers
 
@@ -31,49 +31,49 @@ class Deadlines:
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
 
-    def renew_session(self, group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
+    def renew_session(self, group: ConsumerGroup, member_id: str, context: GroupContext) -> None:
         """Starts the member's session again."""
         timeout_ms = session_timeout_ms(group.members[member_id], self._settings.consumer_session_timeout_ms)
-        turn.schedule(ConsumerSessionTimer(group.group_id, member_id), timeout_ms)
+        context.schedule(ConsumerSessionTimer(group.group_id, member_id), timeout_ms)
 
-    def told_to_join(self, group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
+    def expect_join(self, group: ConsumerGroup, member_id: str, context: GroupContext) -> None:
         """Starts the time in which a member of the classic protocol must join again, unless it runs already."""
         timer = ConsumerJoinTimer(group.group_id, member_id)
-        if timer not in turn.timers:
-            turn.schedule(timer, _rebalance_timeout_ms(group, member_id))
+        if timer not in context.timers:
+            context.schedule(timer, _rebalance_timeout_ms(group, member_id))
 
-    def joined(self, group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
+    def joined(self, group: ConsumerGroup, member_id: str, context: GroupContext) -> None:
         """Starts the time in which a member of the classic protocol that has joined must ask for its assignment."""
-        self.renew_session(group, member_id, turn)
-        turn.timers.cancel(ConsumerJoinTimer(group.group_id, member_id))
-        turn.schedule(ConsumerSyncTimer(group.group_id, member_id), _rebalance_timeout_ms(group, member_id))
+        self.renew_session(group, member_id, context)
+        context.timers.cancel(ConsumerJoinTimer(group.group_id, member_id))
+        context.schedule(ConsumerSyncTimer(group.group_id, member_id), _rebalance_timeout_ms(group, member_id))
 
-    def synced(self, group: ConsumerGroup, member_id: str, turn: GroupTurn) -> None:
+    def synced(self, group: ConsumerGroup, member_id: str, context: GroupContext) -> None:
         """Notes that a member of the classic protocol has asked for its assignment."""
-        self.renew_session(group, member_id, turn)
-        turn.timers.cancel(ConsumerSyncTimer(group.group_id, member_id))
+        self.renew_session(group, member_id, context)
+        context.timers.cancel(ConsumerSyncTimer(group.group_id, member_id))
 
-    def arm(self, group: ConsumerGroup | None, group_id: str, member_id: str, turn: GroupTurn) -> None:
+    def arm(self, group: ConsumerGroup | None, group_id: str, member_id: str, context: GroupContext) -> None:
         """Sets or cancels the timers of a member whose records have changed."""
         revocation = ConsumerRebalanceTimer(group_id, member_id)
         if group is None or member_id not in group.members:
             for timer in (ConsumerSessionTimer, ConsumerRebalanceTimer, ConsumerJoinTimer, ConsumerSyncTimer):
-                turn.timers.cancel(timer(group_id, member_id))
+                context.timers.cancel(timer(group_id, member_id))
             return
-        if ConsumerSessionTimer(group_id, member_id) not in turn.timers:
-            self.renew_session(group, member_id, turn)
+        if ConsumerSessionTimer(group_id, member_id) not in context.timers:
+            self.renew_session(group, member_id, context)
         if _is_revoking(group, member_id):
-            turn.schedule(revocation, _rebalance_timeout_ms(group, member_id))
+            context.schedule(revocation, _rebalance_timeout_ms(group, member_id))
         else:
-            turn.timers.cancel(revocation)
+            context.timers.cancel(revocation)
 
-    def arm_missing(self, group: ConsumerGroup, turn: GroupTurn) -> None:
+    def arm_missing(self, group: ConsumerGroup, context: GroupContext) -> None:
         """Sets the timers that members lack after a load, or after a write that failed."""
         for member_id in group.members:
-            has_revocation = ConsumerRebalanceTimer(group.group_id, member_id) in turn.timers
-            has_session = ConsumerSessionTimer(group.group_id, member_id) in turn.timers
+            has_revocation = ConsumerRebalanceTimer(group.group_id, member_id) in context.timers
+            has_session = ConsumerSessionTimer(group.group_id, member_id) in context.timers
             if not has_session or _is_revoking(group, member_id) != has_revocation:
-                self.arm(group, group.group_id, member_id, turn)
+                self.arm(group, group.group_id, member_id, context)
 
 
 def check_timers(group: ConsumerGroup, timers: Timers[Any]) -> None:

@@ -51,7 +51,7 @@ from klamm_coordinator.consumer.messages import (
     FenceMember,
 )
 from klamm_coordinator.consumer.reconcile import next_current
-from klamm_coordinator.consumer.subscribe import Room, refresh_topics, subscribe
+from klamm_coordinator.consumer.subscribe import GrowthCheck, refresh_topics, subscribe
 from klamm_coordinator.consumer.target import update_target
 from klamm_coordinator.consumer.timers import (
     ConsumerJoinTimer,
@@ -61,9 +61,9 @@ from klamm_coordinator.consumer.timers import (
     ConsumerTimer,
 )
 from klamm_coordinator.consumer.upgrade import check_upgrade, upgrade
+from klamm_coordinator.groups.group_context import GroupContext, new_member_id
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.topics import Topics
-from klamm_coordinator.groups.turn import GroupTurn, new_member_id
 from klamm_coordinator.records.consumer_group_schemas import CurrentKey, MemberKey, Partitions
 from klamm_coordinator.records.schemas import GroupMetadataKey, GroupRecord
 from klamm_coordinator.runtime.accounts import Accounts
@@ -175,36 +175,36 @@ class ConsumerGroups:
 
     # Changing
 
-    def start(self, turn: GroupTurn) -> None:
+    def start(self, context: GroupContext) -> None:
         """Starts all sessions again after the shard was loaded, because no coordinator received heartbeats during the
         load."""
         for group in self._values.values():
-            self._deadlines.arm_missing(group, turn)
+            self._deadlines.arm_missing(group, context)
 
-    def ask(self, request: Waiting, turn: GroupTurn) -> None:
+    def ask(self, request: Waiting, context: GroupContext) -> None:
         """Handles a request, or lets it wait until the group's write is decided."""
         if isinstance(request, ConsumerGroupHeartbeat | JoinGroup):
-            self.hear(request, turn)
+            self.hear(request, context)
         self._queues.setdefault(request.group_id, deque()).append(request)
-        self._drain(request.group_id, turn)
+        self._drain(request.group_id, context)
 
-    def answer(self, request: SyncGroup | Heartbeat, turn: GroupTurn) -> None:
+    def answer(self, request: SyncGroup | Heartbeat, context: GroupContext) -> None:
         """Answers a member of the classic protocol from the stored group."""
         group = self._values[request.group_id]
         if isinstance(request, SyncGroup):
             reply = classic_members.sync_reply(group, request)
             if reply.error is ErrorCode.NONE:
-                self._deadlines.synced(group, request.member_id, turn)
-            turn.reply(request.reply_id, reply)
+                self._deadlines.synced(group, request.member_id, context)
+            context.reply(request.reply_id, reply)
             return
         error = classic_members.heartbeat_error(group, request)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            self._deadlines.renew_session(group, request.member_id, turn)
+            self._deadlines.renew_session(group, request.member_id, context)
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
-            self._deadlines.told_to_join(group, request.member_id, turn)
-        turn.reply(request.reply_id, HeartbeatReply(error=error))
+            self._deadlines.expect_join(group, request.member_id, context)
+        context.reply(request.reply_id, HeartbeatReply(error=error))
 
-    def on_timer(self, timer: ConsumerTimer, turn: GroupTurn) -> None:
+    def on_timer(self, timer: ConsumerTimer, context: GroupContext) -> None:
         """Fences a member that has missed a deadline."""
         current = self._values[timer.group_id].current(timer.member_id)
         match timer:
@@ -216,9 +216,9 @@ class ConsumerGroups:
                 reason, known = "join-timeout", current
             case ConsumerSyncTimer():
                 reason, known = "sync-timeout", current
-        self.ask(FenceMember(group_id=timer.group_id, member_id=timer.member_id, reason=reason, current=known), turn)
+        self.ask(FenceMember(group_id=timer.group_id, member_id=timer.member_id, reason=reason, current=known), context)
 
-    def decided(self, group_id: str, records: Iterable[GroupRecord], *, stored: bool, turn: GroupTurn) -> None:
+    def decided(self, group_id: str, records: Iterable[GroupRecord], *, stored: bool, context: GroupContext) -> None:
         """Continues the requests that waited for the group's write. If it is `stored`, its records were replayed."""
         self._busy.discard(group_id)
         self._dying.discard(group_id)
@@ -227,17 +227,17 @@ class ConsumerGroups:
         if stored:
             for record in records:
                 if isinstance(record.key, MemberKey | CurrentKey):
-                    self._deadlines.arm(group, group_id, record.key.member_id, turn)
-            self._settle_type(group_id, classic, turn)
-            self._settle_joins(group, joined, turn)
+                    self._deadlines.arm(group, group_id, record.key.member_id, context)
+            self._settle_type(group_id, classic, context)
+            self._settle_joins(group, joined, context)
         else:
             self._topics_seen.pop(group_id, None)
         if group is None:
             self._topics_seen.pop(group_id, None)
         # Waiting requests come first, because one of them may remove a member whose timer has fired.
-        self._drain(group_id, turn)
+        self._drain(group_id, context)
         if group is not None and group_id not in self._busy:
-            self._deadlines.arm_missing(group, turn)
+            self._deadlines.arm_missing(group, context)
 
     def delete_error(self, group_id: str) -> ErrorCode:
         """Returns NONE if the consumer group may be deleted now, otherwise the error."""
@@ -245,7 +245,7 @@ class ConsumerGroups:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE if self._values[group_id].is_empty else ErrorCode.NON_EMPTY_GROUP
 
-    def bury(self, group_id: str) -> tuple[GroupRecord, ...]:
+    def delete(self, group_id: str) -> tuple[GroupRecord, ...]:
         """Marks the group as being deleted, and returns its tombstones. The caller must write them as the last
         records."""
         assert self.delete_error(group_id) is ErrorCode.NONE, group_id
@@ -288,18 +288,18 @@ class ConsumerGroups:
 
     # Writes, one after the other
 
-    def _drain(self, group_id: str, turn: GroupTurn) -> None:
+    def _drain(self, group_id: str, context: GroupContext) -> None:
         while group_id not in self._busy and (queue := self._queues.pop(group_id, None)):
             batch = _Batch(GroupChange(self._values.get(group_id) or ConsumerGroup(group_id)))
             while queue and len(batch.change.records) < RECORDS_PER_WRITE:
                 if self._goes_alone(queue[0], batch):
                     if not batch.is_begun:
-                        self._take_alone(queue.popleft(), queue, turn)
+                        self._take_alone(queue.popleft(), queue, context)
                     break
                 if batch.is_upgrade and not _joins(queue[0]):
                     break
-                self._take(queue.popleft(), batch, turn)
-            queue.extendleft(reversed(self._finish(batch, turn)))
+                self._take(queue.popleft(), batch, context)
+            queue.extendleft(reversed(self._finish(batch, context)))
             if queue:
                 self._queues[group_id] = queue
         self._accounts.requester = NOBODY
@@ -313,49 +313,49 @@ class ConsumerGroups:
             return durable is None or durable.is_empty or batch.change.group.is_empty
         return isinstance(request, LeaveGroup) and durable is None and not batch.is_begun
 
-    def _take_alone(self, request: Waiting, queue: deque[Waiting], turn: GroupTurn) -> None:
+    def _take_alone(self, request: Waiting, queue: deque[Waiting], context: GroupContext) -> None:
         group = self._values.get(request.group_id)
         match request:
             case JoinGroup() if group is not None:
                 queue.appendleft(request)
-                turn.note(f"an empty consumer group became a classic group, group={request.group_id}")
-                self._write(request.group_id, tombstones(group), (), turn)
+                context.note(f"an empty consumer group became a classic group, group={request.group_id}")
+                self._write(request.group_id, tombstones(group), (), context)
             case JoinGroup():
-                self._classic.join(request, turn)
+                self._classic.join(request, context)
             case SyncGroup() if group is not None:
-                self.answer(request, turn)
+                self.answer(request, context)
             case SyncGroup():
-                self._classic.sync(request, turn)
+                self._classic.sync(request, context)
             case LeaveGroup():
-                self._classic.leave(request, turn)
+                self._classic.leave(request, context)
 
-    def _take(self, request: Waiting, batch: _Batch, turn: GroupTurn) -> None:
+    def _take(self, request: Waiting, batch: _Batch, context: GroupContext) -> None:
         if isinstance(request, ConsumerGroupHeartbeat | JoinGroup):
             self._accounts.requester = request.user
         match request:
             case ConsumerGroupHeartbeat():
                 try:
-                    self._take_heartbeat(request, batch, turn)
+                    self._take_heartbeat(request, batch, context)
                 except BrokerError as error:
                     batch.replies.append((request.reply_id, _refusal(request, error)))
             case JoinGroup():
                 try:
-                    self._take_join(request, batch, turn)
+                    self._take_join(request, batch, context)
                 except BrokerError as error:
                     reply = JoinReply(error=error.code, member_id=request.member_id)
                     batch.replies.append((request.reply_id, reply))
             case FenceMember():
                 session = ConsumerSessionTimer(request.group_id, request.member_id)
-                if request.current is None and session in turn.timers:
+                if request.current is None and session in context.timers:
                     return  # the member sent a heartbeat while this request waited
                 if fence(batch.change, request):
                     member = f"member={request.member_id} reason={request.reason}"
-                    turn.note(f"removed a member, group={request.group_id} {member}")
+                    context.note(f"removed a member, group={request.group_id} {member}")
             case LeaveGroup():
                 errors = tuple(remove_leaver(batch.change, leaver) for leaver in request.leavers)
                 batch.replies.append((request.reply_id, LeaveReply(members=errors)))
 
-    def _take_heartbeat(self, request: ConsumerGroupHeartbeat, batch: _Batch, turn: GroupTurn) -> None:
+    def _take_heartbeat(self, request: ConsumerGroupHeartbeat, batch: _Batch, context: GroupContext) -> None:
         change = batch.change
         classic = self._check_type(change.group, request)
         if request.member_epoch < 0:
@@ -363,19 +363,25 @@ class ConsumerGroups:
             reply = ConsumerGroupHeartbeatReply(member_id=request.member_id, member_epoch=request.member_epoch)
             batch.replies.append((request.reply_id, reply))
             return
-        member_id = request.member_id or new_member_id(request.client_id, turn.rng)
+        member_id = request.member_id or new_member_id(request.client_id, context.rng)
         if classic is not None:
             upgrade(change, classic, request.topics)
         try:
-            subscribe(change, request, member_id, self._room(change, turn), size_max=self._settings.consumer_size_max)
+            subscribe(
+                change,
+                request,
+                member_id,
+                self._growth_check(change, context),
+                size_max=self._settings.consumer_size_max,
+            )
         except BrokerError:
             if classic is not None:
                 batch.change = GroupChange(ConsumerGroup(request.group_id))
             raise
         if classic is not None:
             batch.is_upgrade = True
-            self._classic.ask_to_rejoin(classic, turn)
-            turn.note(f"upgrading a classic group to a consumer group, group={request.group_id} member={member_id}")
+            self._classic.ask_to_rejoin(classic, context)
+            context.note(f"upgrading a classic group to a consumer group, group={request.group_id} member={member_id}")
         knows_its_epoch = (
             request.member_epoch != JOIN_EPOCH or change.group.current(member_id).member_epoch == JOIN_EPOCH
         )
@@ -408,19 +414,19 @@ class ConsumerGroups:
             )
         return None
 
-    def _take_join(self, request: JoinGroup, batch: _Batch, turn: GroupTurn) -> None:
+    def _take_join(self, request: JoinGroup, batch: _Batch, context: GroupContext) -> None:
         member_id = request.member_id
         if not member_id:
-            member_id = new_member_id(request.instance_id or request.client_id, turn.rng)
+            member_id = new_member_id(request.instance_id or request.client_id, context.rng)
         if not request.member_id and request.instance_id is None and not request.joins_without_id:
             classic_members.check_protocols(batch.change.group, request)
-            turn.reply(request.reply_id, JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+            context.reply(request.reply_id, JoinReply(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
             return
-        room = self._room(batch.change, turn)
-        classic_members.join(batch.change, request, member_id, room, size_max=self._settings.consumer_size_max)
+        check_growth = self._growth_check(batch.change, context)
+        classic_members.join(batch.change, request, member_id, check_growth, size_max=self._settings.consumer_size_max)
         batch.joins.append((request, member_id))
 
-    def _room(self, change: GroupChange, turn: GroupTurn) -> Room:
+    def _growth_check(self, change: GroupChange, context: GroupContext) -> GrowthCheck:
         """Returns the check whether there is memory for a member that joins, or whose subscription changes.
 
         The check counts what other requests of the same write add, too."""
@@ -431,7 +437,7 @@ class ConsumerGroups:
                 change.group_id, pending_bytes + added_bytes, BEGIN if is_new else CONTINUE
             ):
                 return
-            self._accounts.refuse("group", change.group_id, added_bytes, turn)
+            self._accounts.refuse("group", change.group_id, added_bytes, context)
             raise ErrorCode.GROUP_MAX_SIZE_REACHED.exception(
                 f"the coordinator has no memory for {added_bytes} more bytes of group {change.group_id!r}, because"
                 f" the user of this group holds its share of {self._accounts.shares.setting}"
@@ -439,51 +445,51 @@ class ConsumerGroups:
 
         return check
 
-    def _finish(self, batch: _Batch, turn: GroupTurn) -> list[JoinGroup]:
+    def _finish(self, batch: _Batch, context: GroupContext) -> list[JoinGroup]:
         """Writes the batch, or answers it if it changes nothing. Returns the joins that have to wait for the write."""
         change = batch.change
-        classic = self._downgrade(change, turn)
+        classic = self._downgrade(change, context)
         if classic is not None:
             self._answer_gone(batch)
             self._downgrades[change.group_id] = classic
             records = downgrade_records(change.durable, classic)
-            self._write(change.group_id, records, tuple(batch.replies), turn)
+            self._write(change.group_id, records, tuple(batch.replies), context)
             return [request for request, _ in batch.joins]
         if batch.heartbeats or batch.joins:
             last = batch.joins[-1][0] if batch.joins else batch.heartbeats[-1][0]
-            self._refresh_target(change, last.topics, turn)
+            self._refresh_target(change, last.topics, context)
         for request, member_id, knows_its_epoch in batch.heartbeats:
             reply = self._reconcile(change, request, member_id, is_told_only=not knows_its_epoch)
             batch.replies.append((request.reply_id, reply))
             session = ConsumerSessionTimer(change.group_id, member_id)
-            if session in turn.timers and member_id in change.group.members:
-                self._deadlines.renew_session(change.group, member_id, turn)
+            if session in context.timers and member_id in change.group.members:
+                self._deadlines.renew_session(change.group, member_id, context)
         for join, member_id in batch.joins:
             batch.replies.append((join.reply_id, self._reconcile_join(change, join, member_id)))
         joined = [member_id for _, member_id in batch.joins]
         if not change.records:
-            turn.effects.replies.extend(batch.replies)
-            self._settle_joins(change.group, joined, turn)
+            context.effects.replies.extend(batch.replies)
+            self._settle_joins(change.group, joined, context)
             return []
         records = tuple(change.records)
         stored = self._classic.groups.get(change.group_id)
         if stored is not None and stored.protocol_type is not None:
             records = (GroupRecord(GroupMetadataKey(change.group_id), None), *records)
         self._joined[change.group_id] = joined
-        self._write(change.group_id, records, tuple(batch.replies), turn)
+        self._write(change.group_id, records, tuple(batch.replies), context)
         return []
 
-    def _downgrade(self, change: GroupChange, turn: GroupTurn) -> ClassicGroup | None:
+    def _downgrade(self, change: GroupChange, context: GroupContext) -> ClassicGroup | None:
         """Returns the classic group that the consumer group becomes with this write, or None."""
         if not may_downgrade(change.durable, change.group, self._settings):
             return None
-        classic = downgrade(change.durable, change.group, turn.now.wall_ms)
+        classic = downgrade(change.durable, change.group, context.now.wall_ms)
         if classic is None:
-            turn.note(
+            context.note(
                 f"could not downgrade a consumer group: a member's metadata is malformed, group={change.group_id}"
             )
         else:
-            turn.note(f"downgrading a consumer group to a classic group, group={change.group_id}")
+            context.note(f"downgrading a consumer group to a classic group, group={change.group_id}")
         return classic
 
     def _answer_gone(self, batch: _Batch) -> None:
@@ -499,16 +505,16 @@ class ConsumerGroups:
             change.write(CurrentKey(change.group_id, member_id), current)
         return classic_members.join_reply(change.group, member_id)
 
-    def _settle_joins(self, group: ConsumerGroup | None, joined: Iterable[str], turn: GroupTurn) -> None:
+    def _settle_joins(self, group: ConsumerGroup | None, joined: Iterable[str], context: GroupContext) -> None:
         """Expects a SyncGroup of the members of the classic protocol that have joined."""
         for member_id in joined:
             if group is not None and group.is_classic(member_id):
-                self._deadlines.joined(group, member_id, turn)
+                self._deadlines.joined(group, member_id, context)
 
-    def _refresh_target(self, change: GroupChange, topics: Topics, turn: GroupTurn) -> None:
+    def _refresh_target(self, change: GroupChange, topics: Topics, context: GroupContext) -> None:
         is_due = change.group.epoch != change.group.assignment_epoch
         if is_due or self._topics_seen.get(change.group_id) != topics.version:
-            refresh_topics(change, topics, wall_ms=turn.now.wall_ms)
+            refresh_topics(change, topics, wall_ms=context.now.wall_ms)
             self._topics_seen[change.group_id] = topics.version
         update_target(change, self._settings.consumer_assignors[0])
 
@@ -534,14 +540,18 @@ class ConsumerGroups:
         )
 
     def _write(
-        self, group_id: str, records: tuple[GroupRecord, ...], replies: tuple[tuple[int, Any], ...], turn: GroupTurn
+        self,
+        group_id: str,
+        records: tuple[GroupRecord, ...],
+        replies: tuple[tuple[int, Any], ...],
+        context: GroupContext,
     ) -> None:
         self._busy.add(group_id)
-        turn.append(records, replies=replies)
+        context.append(records, replies=replies)
 
     # Timers and the type of a group
 
-    def hear(self, request: ConsumerGroupHeartbeat | JoinGroup, turn: GroupTurn) -> None:
+    def hear(self, request: ConsumerGroupHeartbeat | JoinGroup, context: GroupContext) -> None:
         """Starts the member's session again as soon as its request arrives, so that a slow log does not end the
         session."""
         group = self._values.get(request.group_id)
@@ -550,17 +560,17 @@ class ConsumerGroups:
         current = group.current(request.member_id)
         epochs = (current.member_epoch, current.previous_member_epoch, JOIN_EPOCH)
         if isinstance(request, JoinGroup) or request.member_epoch in epochs:
-            self._deadlines.renew_session(group, request.member_id, turn)
+            self._deadlines.renew_session(group, request.member_id, context)
 
-    def _settle_type(self, group_id: str, downgraded: ClassicGroup | None, turn: GroupTurn) -> None:
+    def _settle_type(self, group_id: str, downgraded: ClassicGroup | None, context: GroupContext) -> None:
         """Ensures that the group is of one protocol only, after its write. A deleted consumer group with offsets
         becomes a classic group."""
         if group_id in self._values:
-            self._classic.release(group_id, turn)
+            self._classic.release(group_id, context)
         elif downgraded is not None:
-            self._classic.adopt(downgraded, turn)
+            self._classic.adopt(downgraded, context)
         elif self._has_offsets(group_id) and group_id not in self._classic.groups:
-            self._classic.put(ClassicGroup(group_id, state_timestamp_ms=turn.now.wall_ms))
+            self._classic.put(ClassicGroup(group_id, state_timestamp_ms=context.now.wall_ms))
 
 
 def _refusal(request: ConsumerGroupHeartbeat, error: BrokerError) -> ConsumerGroupHeartbeatReply:

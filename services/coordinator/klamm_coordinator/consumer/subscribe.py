@@ -53,7 +53,7 @@ ASSIGNED_TWICE: Final = 2
 """A partition is in the target of one member and in the current assignment of one."""
 
 
-class Room(Protocol):
+class GrowthCheck(Protocol):
     """The check whether there is memory for a member."""
 
     def __call__(self, added_bytes: int, *, is_new: bool) -> None:
@@ -62,23 +62,23 @@ class Room(Protocol):
 
 
 def subscribe(
-    change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, room: Room, *, size_max: int
+    change: GroupChange, request: ConsumerGroupHeartbeat, member_id: str, check_growth: GrowthCheck, *, size_max: int
 ) -> None:
     """Applies the heartbeat to the group. Raises a BrokerError if the heartbeat is refused."""
     if request.subscribed_topic_regex:
         check_pattern(request.subscribed_topic_regex)
         _check_regexes(change.group, request.subscribed_topic_regex, member_id)
     if request.member_epoch == JOIN_EPOCH:
-        check_room(change.group, member_id, request.instance_id, size_max)
+        check_size(change.group, member_id, request.instance_id, size_max)
     replaced_id = replaced_member(change.group, request.instance_id, member_id)
     if replaced_id is not None:
-        _check_memory(change.group, request, replaced_id, room)
+        _check_memory(change.group, request, replaced_id, check_growth)
     if request.instance_id is None:
         check_epoch(change.group, request, member_id)
     else:
         _take_instance(change, request, request.instance_id, member_id)
     if replaced_id is None:
-        _check_memory(change.group, request, member_id, room)
+        _check_memory(change.group, request, member_id, check_growth)
     former = change.group.members.get(member_id)
     member = _said(former, request)
     if former is None:
@@ -96,11 +96,13 @@ def replaced_member(group: ConsumerGroup, instance_id: str | None, member_id: st
     return None if owner == member_id else owner
 
 
-def _check_memory(group: ConsumerGroup, request: ConsumerGroupHeartbeat, former_id: str, room: Room) -> None:
+def _check_memory(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat, former_id: str, check_growth: GrowthCheck
+) -> None:
     former = group.members.get(former_id)
     member = _said(former, request)
     if former != member:
-        room(added_bytes(group, former, member, request.topics), is_new=former is None)
+        check_growth(added_bytes(group, former, member, request.topics), is_new=former is None)
 
 
 def added_bytes(
@@ -178,7 +180,7 @@ def check_instance(group: ConsumerGroup, instance_id: str, member_id: str) -> No
         )
 
 
-def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
+def check_size(group: ConsumerGroup, member_id: str, instance_id: str | None, size_max: int) -> None:
     """Raises GroupMaxSizeReachedError if this would be a new member and the group has `size_max` members."""
     is_in = member_id in group.members or instance_id in group.static_members
     if not is_in and len(group.members) >= size_max:

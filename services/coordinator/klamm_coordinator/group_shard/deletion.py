@@ -18,7 +18,7 @@ from klamm_coordinator.classic.timers import SessionTimer
 from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.group_shard.releases import Releases
 from klamm_coordinator.group_shard.state import GroupShardState
-from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
+from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
 from klamm_coordinator.offsets.expiry import expired_consumer_partitions, expired_partitions
 from klamm_coordinator.offsets.group_topics import topic_tombstones
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
@@ -56,7 +56,7 @@ def handle_delete_groups(
     consumers: ConsumerGroups,
     state: GroupShardState,
     releases: Releases,
-    turn: GroupTurn,
+    context: GroupContext,
 ) -> None:
     """Deletes the groups that may be deleted. Sends the answer when their tombstones are stored."""
     errors = []
@@ -67,16 +67,16 @@ def handle_delete_groups(
         errors.append(error)
         if error is ErrorCode.NONE:
             doomed.records += releases.records_of_deletion(group_id)
-            doomed.add(group_id, classic, consumers, state, turn)
+            doomed.add(group_id, classic, consumers, state, context)
     reply = DeleteGroupsReply(errors=tuple(errors))
     if doomed.group_ids:
-        doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=request.reply_id, reply=reply), turn)
+        doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=request.reply_id, reply=reply), context)
     else:
-        turn.reply(request.reply_id, reply)
+        context.reply(request.reply_id, reply)
 
 
 def on_groups_deleted(
-    deleted: GroupsDeleted, error: ErrorCode, classic: ClassicGroups, state: GroupShardState, turn: GroupTurn
+    deleted: GroupsDeleted, error: ErrorCode, classic: ClassicGroups, state: GroupShardState, context: GroupContext
 ) -> None:
     """Removes the groups after their tombstones were stored, and answers the request. If any part of the tombstones was
     not stored, the groups get their former state again."""
@@ -89,16 +89,20 @@ def on_groups_deleted(
         assert group.state is ClassicGroupState.DEAD, (group_id, group.state)
         if error is ErrorCode.NONE:
             classic.drop(group_id)
-            turn.note(f"deleted group={group_id} state=Dead")
+            context.note(f"deleted group={group_id} state=Dead")
         else:
             classic.put(ClassicGroup.revive(group))
     if deleted.reply_id is not None:
         errors = tuple(code or error for code in deleted.reply.errors)
-        turn.reply(deleted.reply_id, DeleteGroupsReply(errors=errors))
+        context.reply(deleted.reply_id, DeleteGroupsReply(errors=errors))
 
 
 def expire(
-    group_ids: list[str], classic: ClassicGroups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+    group_ids: list[str],
+    classic: ClassicGroups,
+    consumers: ConsumerGroups,
+    state: GroupShardState,
+    context: GroupContext,
 ) -> None:
     """Deletes expired offsets (KIP-211), and groups that are left with neither members nor offsets.
 
@@ -108,12 +112,12 @@ def expire(
     while group_ids and looked_at < OFFSETS_PER_EXPIRY_TURN:
         group_id = group_ids.pop()
         looked_at += 1 + len(state.offsets.of_group(group_id))
-        _expire_group(group_id, classic, consumers, state, turn, doomed)
+        _expire_group(group_id, classic, consumers, state, context, doomed)
     if doomed.group_ids:
         reply = DeleteGroupsReply(errors=())
-        doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=None, reply=reply), turn)
+        doomed.append(GroupsDeleted(group_ids=tuple(doomed.group_ids), reply_id=None, reply=reply), context)
     elif doomed.records:
-        doomed.append(NoteFailure(what=f"{len(doomed.records)} expired offsets"), turn)
+        doomed.append(NoteFailure(what=f"{len(doomed.records)} expired offsets"), context)
 
 
 def _expire_group(
@@ -121,10 +125,10 @@ def _expire_group(
     classic: ClassicGroups,
     consumers: ConsumerGroups,
     state: GroupShardState,
-    turn: GroupTurn,
+    context: GroupContext,
     doomed: _Doomed,
 ) -> None:
-    retention_ms, wall_ms = turn.settings.offsets_retention_ms, turn.now.wall_ms
+    retention_ms, wall_ms = context.settings.offsets_retention_ms, context.now.wall_ms
     consumer_group, group = state.consumer_groups.get(group_id), classic.groups.get(group_id)
     if consumer_group is not None:
         expired = expired_consumer_partitions(state.offsets, consumer_group, retention_ms=retention_ms, wall_ms=wall_ms)
@@ -135,20 +139,20 @@ def _expire_group(
         expired = expired_partitions(state.offsets, group, retention_ms=retention_ms, wall_ms=wall_ms)
         is_unused = group.state is ClassicGroupState.EMPTY and not group.pending_joins
     if is_unused and _are_all(expired, group_id, state):
-        doomed.add(group_id, classic, consumers, state, turn)
+        doomed.add(group_id, classic, consumers, state, context)
     else:
         doomed.records += tombstones(group_id, expired)
 
 
 def delete_offsets_of_topics(
-    topics: frozenset[str], groups: Collection[str], state: GroupShardState, turn: GroupTurn
+    topics: frozenset[str], groups: Collection[str], state: GroupShardState, context: GroupContext
 ) -> None:
     """Deletes the offsets of deleted topics. A later topic of the same name must not use them."""
     doomed = _Doomed()
     for group_id in sorted({*groups, *state.consumer_groups}):
         doomed.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id, topics))
     if doomed.records:
-        doomed.append(NoteFailure(what=f"{len(doomed.records)} offsets of deleted topics"), turn)
+        doomed.append(NoteFailure(what=f"{len(doomed.records)} offsets of deleted topics"), context)
 
 
 def _delete_error(group: ClassicGroup | None) -> ErrorCode:
@@ -174,19 +178,24 @@ class _Doomed:
     decided."""
 
     def add(
-        self, group_id: str, classic: ClassicGroups, consumers: ConsumerGroups, state: GroupShardState, turn: GroupTurn
+        self,
+        group_id: str,
+        classic: ClassicGroups,
+        consumers: ConsumerGroups,
+        state: GroupShardState,
+        context: GroupContext,
     ) -> None:
         """Adds a whole group, which may be deleted, with its offsets."""
         self.group_ids.append(group_id)
         if group_id in classic.groups:
-            self.records += _bury(classic.groups[group_id], state, turn)
+            self.records += _delete(classic.groups[group_id], state, context)
             classic.settle(classic.groups[group_id])
         else:
             self.records += tombstones(group_id, state.offsets.partitions_to_delete(group_id))
             self.records += topic_tombstones(group_id, state.topics)
-            self.last_records.append(consumers.bury(group_id))
+            self.last_records.append(consumers.delete(group_id))
 
-    def append(self, then: GroupsDeleted | NoteFailure, turn: GroupTurn) -> None:
+    def append(self, then: GroupsDeleted | NoteFailure, context: GroupContext) -> None:
         """Appends all records in parts. `then` follows the last part, because writes are decided in order."""
         writes = [
             tuple(self.records[start : start + TOMBSTONES_PER_WRITE])
@@ -194,16 +203,16 @@ class _Doomed:
         ]
         writes += self.last_records
         for part in writes[:-1]:
-            turn.append(part, then=NoteFailure(what="part of a deletion"))
-        turn.append(writes[-1], then=then)
+            context.append(part, then=NoteFailure(what="part of a deletion"))
+        context.append(writes[-1], then=then)
 
 
-def _bury(group: ClassicGroup, state: GroupShardState, turn: GroupTurn) -> list[GroupRecord]:
+def _delete(group: ClassicGroup, state: GroupShardState, context: GroupContext) -> list[GroupRecord]:
     """Moves the group to Dead, and returns the tombstones that delete the group and its offsets."""
     for member_id in list(group.pending_joins):
-        turn.timers.cancel(SessionTimer(group.group_id, member_id))
+        context.timers.cancel(SessionTimer(group.group_id, member_id))
         group.remove_pending(member_id)
-    group.transition_to(ClassicGroupState.DEAD, turn.now.wall_ms)
+    group.transition_to(ClassicGroupState.DEAD, context.now.wall_ms)
     offsets = tombstones(group.group_id, state.offsets.partitions_to_delete(group.group_id))
     topics = topic_tombstones(group.group_id, state.topics)
     return [*offsets, *topics, GroupRecord(GroupMetadataKey(group.group_id), None)]

@@ -18,9 +18,9 @@ from klamm.model import TopicPartition
 from klamm.setting import INT_MAX
 from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.group_shard.state import GroupShardState
+from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
 from klamm_coordinator.groups.settings import EARLIEST, GroupSettings
 from klamm_coordinator.groups.topics import Topics
-from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
 from klamm_coordinator.offsets.group_topics import topic_tombstones
 from klamm_coordinator.offsets.messages import FetchedOffset
 from klamm_coordinator.records.consumer_group_schemas import MemberKey, PartitionMetadataKey, RegexKey
@@ -102,12 +102,12 @@ class Growth:
 
     # Records
 
-    def start(self, turn: GroupTurn) -> None:
+    def start(self, context: GroupContext) -> None:
         """Notes the members of all groups after the shard was loaded, and deletes what groups left that are gone."""
         for group_id in self._state.group_ids():
             self._note_members(group_id, self._readers(group_id).members)
         for group_id in sorted(set(self._state.topics.group_ids()) - set(self._state.group_ids())):
-            self._append(topic_tombstones(group_id, self._state.topics), turn)
+            self._append(topic_tombstones(group_id, self._state.topics), context)
 
     def heed(self, record: GroupRecord) -> None:
         """Notes a record that was replayed, if a group may read other topics after it."""
@@ -127,17 +127,17 @@ class Growth:
         if self._is_on:
             self._changed.setdefault(group_id, set())
 
-    def update(self, turn: GroupTurn) -> None:
+    def update(self, context: GroupContext) -> None:
         """Appends the records that are missing, and deletes those of topics that the groups do not read any more."""
         changed, self._changed = self._changed, {}
         for group_id, without_offset in changed.items():
             if group_id in self._state:
-                self._update(group_id, without_offset, turn)
+                self._update(group_id, without_offset, context)
             else:
                 self._joined.pop(group_id, None)
-                self._append(topic_tombstones(group_id, self._state.topics), turn)
+                self._append(topic_tombstones(group_id, self._state.topics), context)
 
-    def _update(self, group_id: str, without_offset: Collection[str], turn: GroupTurn) -> None:
+    def _update(self, group_id: str, without_offset: Collection[str], context: GroupContext) -> None:
         stored = self._state.topics
         readers = self._readers(group_id)
         wanted = {*readers.topics, *(partition.topic for partition in self._state.offsets.of_group(group_id))}
@@ -153,12 +153,12 @@ class Growth:
             if name not in wanted and name in stored.of_group(group_id) and not stored.is_in_flight(group_id, name)
         ]
         self._note_members(group_id, readers.members)
-        self._append(records, turn)
+        self._append(records, context)
 
-    def _append(self, records: list[GroupRecord], turn: GroupTurn) -> None:
+    def _append(self, records: list[GroupRecord], context: GroupContext) -> None:
         for start in range(0, len(records), RECORDS_PER_WRITE):
             part = tuple(records[start : start + RECORDS_PER_WRITE])
-            turn.append(part, then=NoteFailure(what=f"{len(part)} topics of group {part[0].key.group_id}"))
+            context.append(part, then=NoteFailure(what=f"{len(part)} topics of group {part[0].key.group_id}"))
 
     def _as_of_now(self, group_id: str, name: str, readers: _Readers) -> GroupTopicValue:
         topics = self._topics()

@@ -16,7 +16,7 @@ from klamm.model import TopicPartition
 from klamm.ordered_set import OrderedSet
 from klamm_coordinator.group_shard.events import ForgetLosses, ForgetLossesReply, LogStart
 from klamm_coordinator.group_shard.state import GroupShardState
-from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
+from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
 from klamm_coordinator.lag.group_lag import uncounted_loss
 from klamm_coordinator.records.lost_records_schema import LostRecordsKey, LostRecordsValue
 from klamm_coordinator.records.schemas import GroupRecord, OffsetCommitKey
@@ -33,21 +33,21 @@ class Losses:
         self._orphans: OrderedSet[LostRecordsKey] = OrderedSet()
         """The losses whose offset was deleted since `update`."""
 
-    def start(self, turn: GroupTurn) -> None:
+    def start(self, context: GroupContext) -> None:
         """Deletes losses without an offset after the shard was loaded."""
         for key in self._state.lost.all_keys():
             if _partition(key) not in self._state.offsets.of_group(key.group_id):
                 self._orphans.add(key)
-        self.update(turn)
+        self.update(context)
 
-    def count(self, found: Iterable[LogStart], turn: GroupTurn) -> None:
+    def count(self, found: Iterable[LogStart], context: GroupContext) -> None:
         """Counts what groups lost. An offset that is being committed counts only afterwards."""
-        records = [record for one in found if (record := self._counted(one, turn)) is not None]
+        records = [record for one in found if (record := self._counted(one, context)) is not None]
         for record in records:
-            turn.note(_story(record))
-        _append(records, turn)
+            context.note(_story(record))
+        _append(records, context)
 
-    def _counted(self, found: LogStart, turn: GroupTurn) -> GroupRecord | None:
+    def _counted(self, found: LogStart, context: GroupContext) -> GroupRecord | None:
         group_id, partition, start_offset = found
         key = LostRecordsKey(group_id, *partition)
         committed = self._state.offsets.of_group(group_id).get(partition)
@@ -58,9 +58,9 @@ class Losses:
         lost_count = uncounted_loss(committed.offset, start_offset, former.counted_to)
         if not lost_count:
             return None
-        return GroupRecord(key, LostRecordsValue(former.lost_count + lost_count, start_offset, turn.now.wall_ms))
+        return GroupRecord(key, LostRecordsValue(former.lost_count + lost_count, start_offset, context.now.wall_ms))
 
-    def forget(self, request: ForgetLosses, turn: GroupTurn) -> None:
+    def forget(self, request: ForgetLosses, context: GroupContext) -> None:
         """Sets the counts of a group to 0, in all topics or in those that the request names."""
         losses = self._state.lost.of_group(request.group_id)
         forgotten = {
@@ -74,9 +74,9 @@ class Losses:
             for partition, value in forgotten.items()
         )
         if records:
-            turn.append(records, replies=((request.reply_id, reply),))
+            context.append(records, replies=((request.reply_id, reply),))
         else:
-            turn.reply(request.reply_id, reply)
+            context.reply(request.reply_id, reply)
 
     def heed(self, record: GroupRecord) -> None:
         """Notes a record that was replayed, if it deletes an offset with a loss."""
@@ -92,11 +92,11 @@ class Losses:
             if isinstance(key, LostRecordsKey) and value is None:
                 self._orphans.add(key)
 
-    def update(self, turn: GroupTurn) -> None:
+    def update(self, context: GroupContext) -> None:
         """Deletes the losses whose offsets are gone."""
         if self._orphans:
             orphans, self._orphans = self._orphans, OrderedSet()
-            _append([GroupRecord(key, None) for key in orphans], turn)
+            _append([GroupRecord(key, None) for key in orphans], context)
 
 
 def _story(record: GroupRecord) -> str:
@@ -114,7 +114,7 @@ def _partition(key: LostRecordsKey) -> TopicPartition:
     return TopicPartition(key.topic, key.partition)
 
 
-def _append(records: Sequence[GroupRecord], turn: GroupTurn) -> None:
+def _append(records: Sequence[GroupRecord], context: GroupContext) -> None:
     for start in range(0, len(records), RECORDS_PER_WRITE):
         part = tuple(records[start : start + RECORDS_PER_WRITE])
-        turn.append(part, then=NoteFailure(what=f"{len(part)} counts of lost records"))
+        context.append(part, then=NoteFailure(what=f"{len(part)} counts of lost records"))

@@ -19,8 +19,8 @@ from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.group_shard.state import GroupShardState
+from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
 from klamm_coordinator.groups.topics import HeldTopics
-from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
 from klamm_coordinator.records.released_hold_schema import ReleasedHoldKey, ReleasedHoldValue
 from klamm_coordinator.records.schemas import GroupRecord
 
@@ -59,13 +59,13 @@ class Releases:
             for topic, topic_id in sorted(held.items())
         ]
 
-    def start(self, turn: GroupTurn) -> None:
+    def start(self, context: GroupContext) -> None:
         """Deletes the records that are out of date after the shard was loaded."""
-        self.on_holds_changed(turn)
+        self.on_holds_changed(context)
 
-    def on_holds_changed(self, turn: GroupTurn) -> None:
+    def on_holds_changed(self, context: GroupContext) -> None:
         """Deletes the records of topics that do not name the group any more, and of groups that have begun again."""
-        _append(filter(self._is_outdated, self._state.released.all_keys()), turn)
+        _append(filter(self._is_outdated, self._state.released.all_keys()), context)
 
     def heed(self, group_id: str) -> None:
         """Notes that something of the group has changed."""
@@ -78,13 +78,13 @@ class Releases:
             if isinstance(key, ReleasedHoldKey) and value is None:
                 self.heed(key.group_id)
 
-    def update(self, turn: GroupTurn) -> None:
+    def update(self, context: GroupContext) -> None:
         """Deletes the records of changed groups that are out of date."""
         if self._changed:
             changed, self._changed = self._changed, OrderedSet()
             released = self._state.released.of_group
             keys = (ReleasedHoldKey(group_id, topic) for group_id in changed for topic in released(group_id))
-            _append(filter(self._is_outdated, keys), turn)
+            _append(filter(self._is_outdated, keys), context)
 
     def _is_outdated(self, key: ReleasedHoldKey) -> bool:
         """Returns True if the group has begun again, or the topic does not name it any more."""
@@ -102,8 +102,8 @@ class Releases:
         return not is_dead and not self._consumers.is_dying(group_id)
 
 
-def _append(keys: Iterable[ReleasedHoldKey], turn: GroupTurn) -> None:
+def _append(keys: Iterable[ReleasedHoldKey], context: GroupContext) -> None:
     records = [GroupRecord(key, None) for key in keys]
     for start in range(0, len(records), RECORDS_PER_WRITE):
         part = tuple(records[start : start + RECORDS_PER_WRITE])
-        turn.append(part, then=NoteFailure(what=f"{len(part)} holds that begin again"))
+        context.append(part, then=NoteFailure(what=f"{len(part)} holds that begin again"))

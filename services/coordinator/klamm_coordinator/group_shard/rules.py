@@ -49,10 +49,10 @@ from klamm_coordinator.group_shard.releases import Releases
 from klamm_coordinator.group_shard.replayer import GroupReplayer
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.group_shard.state import GroupShardState
+from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.sizes import record_bytes
 from klamm_coordinator.groups.topics import NO_TOPICS, HeldTopics, Topics
-from klamm_coordinator.groups.turn import GroupTurn, NoteFailure
 from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
 from klamm_coordinator.offsets.rules import OffsetRules
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey
@@ -155,17 +155,17 @@ class GroupRules:
         groups = f"groups={len(self.state.groups)} consumer_groups={len(self.state.consumer_groups)}"
         return f"{groups} offsets={self.state.offsets.count()}"
 
-    def start(self, turn: GroupTurn) -> None:
+    def start(self, context: GroupContext) -> None:
         """Starts the groups' sessions and the shard's timers after all records were loaded."""
         for group_id in self.state.group_ids():
             if group_id not in self.state.consumer_groups:
-                self.classic.start(group_id, turn)
-        self.consumers.start(turn)
+                self.classic.start(group_id, context)
+        self.consumers.start(context)
         self.offsets.start()
-        self.growth.start(turn)
-        self.losses.start(turn)
-        self.releases.start(turn)
-        turn.schedule(OffsetExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
+        self.growth.start(context)
+        self.losses.start(context)
+        self.releases.start(context)
+        context.schedule(OffsetExpiryTimer(), self._settings.offsets_retention_check_interval_ms)
 
     def close(self) -> None:
         """Gives back the memory of all groups, because the coordinator drops the shard."""
@@ -177,79 +177,79 @@ class GroupRules:
         """Returns True for a classic heartbeat. Otherwise, members would lose their sessions while the log is slow."""
         return isinstance(request, Heartbeat)
 
-    def on_refused(self, request: Any, turn: GroupTurn) -> None:
+    def on_refused(self, request: Any, context: GroupContext) -> None:
         """Continues the session of a member whose heartbeat is refused, because the member is alive."""
         if isinstance(request, ConsumerGroupHeartbeat):
-            self.consumers.hear(request, turn)
+            self.consumers.hear(request, context)
 
-    def handle(self, event: GroupEvent, turn: GroupTurn) -> None:
+    def handle(self, event: GroupEvent, context: GroupContext) -> None:
         """Passes a request or another event to the rules that handle it."""
         match event:
             case JoinGroup() | LeaveGroup() | SyncGroup() | Heartbeat():
-                self._handle_classic(event, turn)
+                self._handle_classic(event, context)
             case ConsumerGroupHeartbeat():
-                self.consumers.ask(event, turn)
+                self.consumers.ask(event, context)
             case CommitOffsets():
-                self.offsets.commit(event, turn)
+                self.offsets.commit(event, context)
             case EndTransaction():
-                self.offsets.end_transaction(event, turn)
+                self.offsets.end_transaction(event, context)
             case DeleteOffsets():
-                self.offsets.delete(event, turn)
+                self.offsets.delete(event, context)
             case DeleteGroups():
-                deletion.handle_delete_groups(event, self.classic, self.consumers, self.state, self.releases, turn)
+                deletion.handle_delete_groups(event, self.classic, self.consumers, self.state, self.releases, context)
             case ForgetLosses():
-                self.losses.forget(event, turn)
+                self.losses.forget(event, context)
             case HoldsChanged():
-                self.releases.on_holds_changed(turn)
+                self.releases.on_holds_changed(context)
             case LogStartsFound():
-                self.losses.count(event.found, turn)
+                self.losses.count(event.found, context)
             case ConfirmOwner():
-                turn.append((OFFSETS.claim,), replies=((event.reply_id, ConfirmOwnerReply()),))
+                context.append((OFFSETS.claim,), replies=((event.reply_id, ConfirmOwnerReply()),))
             case TopicsDeleted():
-                deletion.delete_offsets_of_topics(event.topics, self.classic.groups, self.state, turn)
+                deletion.delete_offsets_of_topics(event.topics, self.classic.groups, self.state, context)
             case _:
                 assert_never(event)
 
-    def _handle_classic(self, event: JoinGroup | LeaveGroup | SyncGroup | Heartbeat, turn: GroupTurn) -> None:
+    def _handle_classic(self, event: JoinGroup | LeaveGroup | SyncGroup | Heartbeat, context: GroupContext) -> None:
         """Handles a request of the classic protocol, whose member may be in a group of either type."""
         group_id = event.group_id
         match event:
             case JoinGroup() | LeaveGroup() if self.consumers.has(group_id):
-                self.consumers.ask(event, turn)
+                self.consumers.ask(event, context)
             case SyncGroup() if self.consumers.is_converting(group_id):
-                self.consumers.ask(event, turn)
+                self.consumers.ask(event, context)
             case SyncGroup() | Heartbeat() if self.consumers.get(group_id) is not None:
-                self.consumers.answer(event, turn)
+                self.consumers.answer(event, context)
             case JoinGroup():
-                self.classic.join(event, turn)
+                self.classic.join(event, context)
             case LeaveGroup():
-                self.classic.leave(event, turn)
+                self.classic.leave(event, context)
             case SyncGroup():
-                self.classic.sync(event, turn)
+                self.classic.sync(event, context)
             case Heartbeat():
-                self.classic.heartbeat(event, turn)
+                self.classic.heartbeat(event, context)
 
-    def on_timer(self, timer: TimerKey, turn: GroupTurn) -> None:
+    def on_timer(self, timer: TimerKey, context: GroupContext) -> None:
         """Passes a due timer to the rules that set it."""
         match timer:
             case SessionTimer() | JoinTimer() | SyncTimer() if self.consumers.is_converting(timer.group_id):
-                turn.schedule(timer, self.write_timeout_ms)  # until the write that converts the group is decided
+                context.schedule(timer, self.write_timeout_ms)  # until the write that converts the group is decided
             case SessionTimer() | JoinTimer() | SyncTimer():
-                self.classic.on_timer(timer, turn)
+                self.classic.on_timer(timer, context)
             case ConsumerSessionTimer() | ConsumerRebalanceTimer() | ConsumerJoinTimer() | ConsumerSyncTimer():
-                self.consumers.on_timer(timer, turn)
+                self.consumers.on_timer(timer, context)
             case OffsetExpiryTimer():
-                self._expire(turn)
+                self._expire(context)
             case _:
                 assert_never(timer)
 
-    def _expire(self, turn: GroupTurn) -> None:
+    def _expire(self, context: GroupContext) -> None:
         """Deletes expired offsets of as many groups as one turn may check. The next turns check the other groups."""
         if not self._to_expire:
             self._to_expire = sorted({*self.classic.groups, *self.state.consumer_groups}, reverse=True)
-        deletion.expire(self._to_expire, self.classic, self.consumers, self.state, turn)
+        deletion.expire(self._to_expire, self.classic, self.consumers, self.state, context)
         delay_ms = 1 if self._to_expire else self._settings.offsets_retention_check_interval_ms
-        turn.schedule(OffsetExpiryTimer(), delay_ms)
+        context.schedule(OffsetExpiryTimer(), delay_ms)
 
     # Writes
 
@@ -305,35 +305,35 @@ class GroupRules:
         """Returns the answer instead of `reply`, because the write failed or takes too long."""
         return refused(reply, broker_error)
 
-    def follow(self, then: Then, broker_error: ErrorCode, turn: GroupTurn) -> None:
+    def follow(self, then: Then, broker_error: ErrorCode, context: GroupContext) -> None:
         """Carries out `then` after a write was appended, has failed, or takes too long."""
         error = requester_error(broker_error)
         match then:
             case AssignmentStored() | StaticMemberStored():
-                self.classic.follow(then, error, turn)
+                self.classic.follow(then, error, context)
             case GroupsDeleted():
-                deletion.on_groups_deleted(then, error, self.classic, self.state, turn)
+                deletion.on_groups_deleted(then, error, self.classic, self.state, context)
                 for group_id in then.group_ids:
                     self.releases.heed(group_id)
             case NoteFailure():
                 if broker_error is not ErrorCode.NONE:
-                    turn.note(f"could not append a record, error={broker_error.name} what={then.what}")
+                    context.note(f"could not append a record, error={broker_error.name} what={then.what}")
             case _:
                 assert_never(then)
 
-    def resume(self, pending: PendingWrite[GroupRecord], broker_error: ErrorCode, turn: GroupTurn) -> None:
+    def resume(self, pending: PendingWrite[GroupRecord], broker_error: ErrorCode, context: GroupContext) -> None:
         """Continues the requests that waited for a consumer group's write, and removes classic groups that are
         unused."""
         records = pending.write.records
         # A write that changes the type of a group begins or ends with the record of a classic group.
         if records and (isinstance(records[0].key, ConsumerGroupKey) or isinstance(records[-1].key, ConsumerGroupKey)):
             is_stored = broker_error is ErrorCode.NONE
-            self.consumers.decided(records[-1].key.group_id, records, stored=is_stored, turn=turn)
+            self.consumers.decided(records[-1].key.group_id, records, stored=is_stored, context=context)
         for group_id in {record.key.group_id for record in records}:
             self.classic.forget_if_unused(group_id)
-        self.growth.update(turn)
-        self.losses.update(turn)
-        self.releases.update(turn)
+        self.growth.update(context)
+        self.losses.update(context)
+        self.releases.update(context)
 
     def check_invariants(self, timers: Timers[TimerKey], writes: Collection[LogWrite[GroupRecord]]) -> None:
         """Asserts the invariants that the module's docstring lists."""

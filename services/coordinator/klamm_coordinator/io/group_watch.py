@@ -24,7 +24,7 @@ from klamm_coordinator.lag.group_lag import Committed, PartitionLag, Unread, par
 from klamm_coordinator.lag.histories import GroupHistories
 from klamm_server.metrics.instruments import SERIES_MAX
 from klamm_server.runtime.clock import Clock
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 OFFSETS_PER_TURN: Final = 1_000
 LOSSES_PER_STEP: Final = 500
@@ -55,12 +55,12 @@ class GroupWatch:
 
     async def run(self) -> None:
         """Looks at the groups again and again."""
-        rest_ms = self._interval_ms
+        pause_ms = self._interval_ms
         while True:
-            await asyncio.sleep(rest_ms / 1000)
+            await asyncio.sleep(pause_ms / 1000)
             began_ms = self._clock.monotonic_ms()
             await self.look()
-            rest_ms = max(self._interval_ms, REST_FACTOR * (self._clock.monotonic_ms() - began_ms))
+            pause_ms = max(self._interval_ms, REST_FACTOR * (self._clock.monotonic_ms() - began_ms))
 
     async def look(self) -> None:
         """Looks at all groups once."""
@@ -72,7 +72,7 @@ class GroupWatch:
                 self.histories.ends.note(partition, now_ms, unread.high_watermark)
         # Readings shows no more series than that.
         shown = watched[:SERIES_MAX]
-        found = await each_in_turns(lambda one: self._lag_of(one, answers[_position(one)]), shown)
+        found = await map_in_slices(lambda one: self._lag_of(one, answers[_position(one)]), shown)
         self._lags = [one for one in found if one is not None]
         self._count_losses(watched, answers)
 

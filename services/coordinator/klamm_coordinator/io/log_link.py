@@ -180,7 +180,7 @@ class LogLink:
         self._has_queued.set()
 
     @property
-    def has_room(self) -> bool:
+    def admits_writes(self) -> bool:
         """True while the coordinator may take further writes."""
         return not self._memory.is_full
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from klamm_coordinator.io.marker_sender import MarkerSender
-from klamm_coordinator.io.producer_id_supply import ProducerIdSupply
+from klamm_coordinator.io.producer_id_refill import ProducerIdRefill
 from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.transaction.messages import MarkersWritten, SendMarkers
 from klamm_coordinator.transaction_shard.rules import TransactionRules
@@ -15,7 +15,7 @@ from klamm_coordinator.transaction_shard.rules import TransactionRules
 class MarkerOrders:
     """The `OrderCarrier` of transaction shards. Markers carry the coordinator epoch of the shard's assignment."""
 
-    def __init__(self, markers: MarkerSender, supply: ProducerIdSupply) -> None:
+    def __init__(self, markers: MarkerSender, supply: ProducerIdRefill) -> None:
         self._markers = markers
         self._supply = supply
 

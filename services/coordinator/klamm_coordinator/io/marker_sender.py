@@ -27,7 +27,7 @@ from klamm.retry import Backoff
 from klamm.wire.v1.broker_rpc import BrokerStub
 from klamm.wire.v1.common_pb2 import TopicPartitions, TxnMarker, WriteTxnMarkersRequest
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
-from klamm_coordinator.io.partition_holders import PartitionHolders
+from klamm_coordinator.io.marker_destinations import MarkerDestinations
 from klamm_coordinator.transaction.messages import SendMarkers
 from klamm_server.rpc.retries import ServerRetries
 from klamm_server.runtime.faults import watch
@@ -86,8 +86,8 @@ class MarkerSender:
     """Sends the markers of ended transactions. The caller uses `send` for each transaction, `forget` when it releases a
     shard, and `close` at the end. All calls must come from the event loop."""
 
-    def __init__(self, holders: PartitionHolders, rng: random.Random) -> None:
-        self._holders = holders
+    def __init__(self, destinations: MarkerDestinations, rng: random.Random) -> None:
+        self._destinations = destinations
         self._rng = rng
         self._sendings: OrderedSet[_Sending] = OrderedSet()
         self._servers: defaultdict[Holder, _Server] = defaultdict(_Server)
@@ -125,10 +125,10 @@ class MarkerSender:
         homeless = []
         addressed: OrderedSet[Holder] = OrderedSet()
         for partition in partitions:
-            if not self._holders.exists(partition):
+            if not self._destinations.exists(partition):
                 self._written(sending, partition)
                 continue
-            stub = self._holders.holder_of(partition)
+            stub = self._destinations.destination_of(partition)
             if stub is None:
                 homeless.append(partition)
                 continue

@@ -128,7 +128,7 @@ class ShardHost(Generic[RulesT]):
         return await future
 
     def _takes(self, request: Any) -> bool:
-        return self.shard.takes(request) and (self._link.has_room or self.shard.rules.passes_when_full(request))
+        return self.shard.takes(request) and (self._link.admits_writes or self.shard.rules.passes_when_full(request))
 
     def step(self, event: Any) -> None:
         """Passes an event to the shard and carries out the effects. Does nothing while the shard is not loaded: the log

@@ -27,14 +27,14 @@ from klamm_coordinator.ledger.records import LedgerRecord
 from klamm_coordinator.transaction.decisions import (
     NO_ID,
     AnswerNow,
+    RetryAfterWrite,
     Store,
-    Wait,
     ended_with_epoch,
     refusal,
 )
 from klamm_coordinator.transaction.messages import PrepareTxn
 from klamm_coordinator.transaction.metadata import NO_EPOCH, TransactionMetadata
-from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.producer_ids import ProducerIdPool
 from klamm_coordinator.transaction.records import TransactionRecord
 from klamm_coordinator.transaction.states import TxnState
 
@@ -43,7 +43,7 @@ Transactions = Mapping[str, TransactionMetadata]
 
 
 @dataclass(frozen=True, slots=True)
-class StoreTogether:
+class AppendRecords:
     """The decision to append these records together, and to send the answer after that."""
 
     records: tuple[LedgerRecord | TransactionRecord, ...]
@@ -61,7 +61,7 @@ def needs_quiet(request: LedgerRequest, ledger: BatchLedger | None) -> bool:
 
 def prepare(
     request: PrepareTxn, current: TransactionMetadata | None, ledger: BatchLedger | None, now_ms: int
-) -> Store | AnswerNow | Wait | LedgerReply:
+) -> Store | AnswerNow | RetryAfterWrite | LedgerReply:
     """Decides about a PrepareTxn. An AnswerNow without an error means that the transaction is prepared already. A
     LedgerReply means that the run must not prepare it."""
     if ledger is None:
@@ -74,7 +74,7 @@ def prepare(
     if request.producer != current.producer:
         return AnswerNow(refusal(request.producer, current))
     if current.state.is_decided:
-        return Wait()
+        return RetryAfterWrite()
     if current.state is not TxnState.ONGOING:
         return AnswerNow(ErrorCode.INVALID_TXN_STATE)
     return AnswerNow() if current.is_prepared else Store(current.prepared(now_ms))
@@ -84,28 +84,28 @@ def decide(
     request: LedgerRequest,
     ledger: BatchLedger | None,
     open_transactions: Transactions,
-    stock: ProducerIdStock,
+    pool: ProducerIdPool,
     now_ms: int,
-) -> StoreTogether | LedgerReply:
+) -> AppendRecords | LedgerReply:
     """Decides about a request to a ledger. `open_transactions` are the open transactions of this ledger."""
     match request:
         case RegisterRun():
-            return _register(request, ledger, open_transactions, stock, now_ms)
+            return _register(request, ledger, open_transactions, pool, now_ms)
         case DecideBatch():
-            return _decide(request, ledger, open_transactions, stock, now_ms)
+            return _decide(request, ledger, open_transactions, pool, now_ms)
         case DeleteLedger():
             if ledger is None:
                 return LedgerReply(error=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-            return _ending(LedgerRecord(request.ledger, None), LedgerReply(), (), open_transactions, stock, now_ms)
+            return _ending(LedgerRecord(request.ledger, None), LedgerReply(), (), open_transactions, pool, now_ms)
 
 
 def _register(
     request: RegisterRun,
     ledger: BatchLedger | None,
     open_transactions: Transactions,
-    stock: ProducerIdStock,
+    pool: ProducerIdPool,
     now_ms: int,
-) -> StoreTogether | LedgerReply:
+) -> AppendRecords | LedgerReply:
     if ledger is None:
         after = BatchLedger(run_id=request.run_id, last_update_ms=now_ms)
     elif request.run_id == ledger.run_id:
@@ -118,16 +118,16 @@ def _register(
     else:
         after = ledger.taken_over(request.run_id, now_ms)
     reply = LedgerReply(verdict=after.verdict(request.run_id, request.batch_id))
-    return _ending(LedgerRecord(request.ledger, after), reply, (), open_transactions, stock, now_ms)
+    return _ending(LedgerRecord(request.ledger, after), reply, (), open_transactions, pool, now_ms)
 
 
 def _decide(
     request: DecideBatch,
     ledger: BatchLedger | None,
     open_transactions: Transactions,
-    stock: ProducerIdStock,
+    pool: ProducerIdPool,
     now_ms: int,
-) -> StoreTogether | LedgerReply:
+) -> AppendRecords | LedgerReply:
     if ledger is None:
         return NOT_REGISTERED
     verdict = ledger.verdict(request.run_id, request.batch_id)
@@ -139,7 +139,7 @@ def _decide(
             return LedgerReply(error=ErrorCode.INVALID_TXN_STATE, problem=problem)
     after = ledger.decided(request.batch_id, now_ms, committed=request.committed)
     reply = LedgerReply(verdict=after.verdict(request.run_id, request.batch_id))
-    return _ending(LedgerRecord(request.ledger, after), reply, request.parts, open_transactions, stock, now_ms)
+    return _ending(LedgerRecord(request.ledger, after), reply, request.parts, open_transactions, pool, now_ms)
 
 
 def _is_prepared(part: Part, open_transactions: Transactions) -> bool:
@@ -152,18 +152,18 @@ def _ending(
     reply: LedgerReply,
     committed: tuple[Part, ...],
     open_transactions: Transactions,
-    stock: ProducerIdStock,
+    pool: ProducerIdPool,
     now_ms: int,
-) -> StoreTogether | LedgerReply:
+) -> AppendRecords | LedgerReply:
     """Ends every open transaction of the ledger together with its record. Commits the parts in `committed`, aborts all
     others."""
     counting = {part.transactional_id for part in committed}
     records: list[LedgerRecord | TransactionRecord] = [record]
     for transactional_id, value in sorted(open_transactions.items()):
         ended = ended_with_epoch(
-            value, stock, now_ms, committed=transactional_id in counting, last_producer_epoch=NO_EPOCH
+            value, pool, now_ms, committed=transactional_id in counting, last_producer_epoch=NO_EPOCH
         )
         if ended is None:
             return LedgerReply(error=NO_ID.error)
         records.append(TransactionRecord(transactional_id, ended))
-    return StoreTogether(tuple(records), reply)
+    return AppendRecords(tuple(records), reply)

@@ -14,9 +14,9 @@ from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.consumer.group import ConsumerGroup
 from klamm_coordinator.consumer.groups import ConsumerGroups
+from klamm_coordinator.groups.group_context import GroupContext
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.sizes import GROUP_TOPIC_BYTES, OFFSET_BYTES, group_topic_bytes
-from klamm_coordinator.groups.turn import GroupTurn
 from klamm_coordinator.offsets.admission import TransactionAdmission
 from klamm_coordinator.offsets.group_topics import GroupTopics
 from klamm_coordinator.offsets.messages import (
@@ -79,45 +79,45 @@ class OffsetRules:
         """Adds the transactions that are open after the shard was loaded."""
         self.transactions.load(self._store.pending.producer_ids())
 
-    def commit(self, request: CommitOffsets, turn: GroupTurn) -> None:
+    def commit(self, request: CommitOffsets, context: GroupContext) -> None:
         """Stores offsets, at once or with their transaction."""
         self._accounts.requester = request.user
-        self._commit(request, turn)
+        self._commit(request, context)
         self._accounts.requester = NOBODY
 
-    def _commit(self, request: CommitOffsets, turn: GroupTurn) -> None:
+    def _commit(self, request: CommitOffsets, context: GroupContext) -> None:
         times_free = CONTINUE if self._exists(request.group_id) else BEGIN
-        error = self._commit_error(request, turn)
+        error = self._commit_error(request, context)
         if error is ErrorCode.NONE and request.producer is not None:
             error = self._transaction_error(request.producer, request.verification)
         if error is not ErrorCode.NONE:
-            turn.reply(request.reply_id, CommitReply(errors=(error,) * len(request.offsets)))
+            context.reply(request.reply_id, CommitReply(errors=(error,) * len(request.offsets)))
             self._classic.forget_if_unused(request.group_id)
             return
         records, errors = _commit_records(
             request,
             metadata_bytes_max=self._settings.offset_metadata_bytes_max,
-            wall_ms=turn.now.wall_ms,
+            wall_ms=context.now.wall_ms,
         )
-        if not self._have_room(request.group_id, records, times_free, turn):
+        if not self._admits(request.group_id, records, times_free, context):
             errors = tuple(error or ErrorCode.INVALID_COMMIT_OFFSET_SIZE for error in errors)
             records = ()
         reply = CommitReply(errors=errors)
         if records:
             if request.producer is not None:
                 self.transactions.wrote(request.producer)
-            turn.append(records, replies=((request.reply_id, reply),), producer=request.producer)
+            context.append(records, replies=((request.reply_id, reply),), producer=request.producer)
         else:
-            turn.reply(request.reply_id, reply)
+            context.reply(request.reply_id, reply)
             self._classic.forget_if_unused(request.group_id)
 
-    def end_transaction(self, request: EndTransaction, turn: GroupTurn) -> None:
+    def end_transaction(self, request: EndTransaction, context: GroupContext) -> None:
         """Stores the marker that decides about a transaction's offsets."""
         self.transactions.end(request.producer, request.marker)
         replies = ((request.reply_id, EndTransactionReply()),)
-        turn.append_marker(request.producer, request.marker, replies=replies)
+        context.append_marker(request.producer, request.marker, replies=replies)
 
-    def delete(self, request: DeleteOffsets, turn: GroupTurn) -> None:
+    def delete(self, request: DeleteOffsets, context: GroupContext) -> None:
         """Deletes single offsets of a group (KIP-496)."""
         consumer_group = self._consumers.get(request.group_id)
         group = consumer_group or self._classic.groups.get(request.group_id)
@@ -126,17 +126,17 @@ class OffsetRules:
         else:
             error = ErrorCode.GROUP_ID_NOT_FOUND if self._consumers.is_dying(request.group_id) else ErrorCode.NONE
         if error is not ErrorCode.NONE:
-            turn.reply(request.reply_id, DeleteOffsetsReply(error=error))
+            context.reply(request.reply_id, DeleteOffsetsReply(error=error))
             return
         assert group is not None
         records, errors = _delete_records(self._store, group, request)
         reply = DeleteOffsetsReply(errors=errors)
         if records:
-            turn.append(records, replies=((request.reply_id, reply),))
+            context.append(records, replies=((request.reply_id, reply),))
         else:
-            turn.reply(request.reply_id, reply)
+            context.reply(request.reply_id, reply)
 
-    def _have_room(self, group_id: str, records: tuple[GroupRecord, ...], times_free: int, turn: GroupTurn) -> bool:
+    def _admits(self, group_id: str, records: tuple[GroupRecord, ...], times_free: int, context: GroupContext) -> bool:
         """Returns True if there is memory for the offsets. Offsets that do not make the group larger always have
         room."""
         largest_bytes = len(records) * (LARGEST_BYTES + self._settings.offset_metadata_bytes_max)
@@ -154,13 +154,13 @@ class OffsetRules:
         )
         is_admitted = self._accounts.admits(group_id, added_bytes, times_free)
         if not is_admitted:
-            self._accounts.refuse("group", group_id, added_bytes, turn)
+            self._accounts.refuse("group", group_id, added_bytes, context)
         return is_admitted
 
     def _exists(self, group_id: str) -> bool:
         return group_id in self._classic.groups or self._consumers.get(group_id) is not None
 
-    def _commit_error(self, request: CommitOffsets, turn: GroupTurn) -> ErrorCode:
+    def _commit_error(self, request: CommitOffsets, context: GroupContext) -> ErrorCode:
         if self._consumers.get(request.group_id) is not None:
             return self._consumers.commit_error(
                 request.group_id,
@@ -171,7 +171,7 @@ class OffsetRules:
             )
         group = self._classic.groups.get(request.group_id)
         if group is None and request.generation_id < 0:
-            group = self._classic.create(request.group_id, turn)
+            group = self._classic.create(request.group_id, context)
         if group is None:
             if request.generation_id < 0:
                 return ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -185,7 +185,7 @@ class OffsetRules:
             generation_id=request.generation_id,
             member_id=request.member_id,
             instance_id=request.instance_id,
-            turn=turn,
+            context=context,
         )
 
     def _transaction_error(self, producer: TxnProducer, verification: int | None) -> ErrorCode:

@@ -27,7 +27,7 @@ from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.session import may_be_shown, may_be_shown_with_cluster, require
 
 
@@ -58,7 +58,7 @@ class GroupAdminRpc:
         return ListGroupsResponse(groups=listed)
 
     async def describe_groups(self, request: DescribeGroupsRequest, context: CallContext) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=await each_in_turns(self._describe, request.group_ids))
+        return DescribeGroupsResponse(groups=await map_in_slices(self._describe, request.group_ids))
 
     def _describe(self, group_id: str) -> DescribedGroup:
         try:
@@ -87,7 +87,7 @@ class GroupAdminRpc:
             except BrokerError as error:
                 errors[group_id] = error.code
 
-        await each_in_turns(assign, dict.fromkeys(request.group_ids))
+        await map_in_slices(assign, dict.fromkeys(request.group_ids))
         for host, group_ids in by_shard.items():
             errors.update(zip(group_ids, await _delete(host, tuple(group_ids)), strict=True))
 
@@ -95,7 +95,7 @@ class GroupAdminRpc:
             code = errors[group_id]
             return DeletedGroup(group_id=group_id, error_code=code, error_message=text_of(code))
 
-        return DeleteGroupsResponse(results=await each_in_turns(deleted, request.group_ids))
+        return DeleteGroupsResponse(results=await map_in_slices(deleted, request.group_ids))
 
 
 async def _delete(host: ShardHost[GroupRules], group_ids: tuple[str, ...]) -> tuple[ErrorCode, ...]:

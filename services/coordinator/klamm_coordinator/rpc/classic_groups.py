@@ -38,9 +38,9 @@ from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.rpc.checks import check_group_id, check_join
+from klamm_coordinator.rpc.described_topics import visible_to_caller
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.hosts import host_of
-from klamm_coordinator.rpc.seen_topics import seen_by_caller
 from klamm_coordinator.rpc.users import user_of
 from klamm_server.security.session import require
 
@@ -58,7 +58,7 @@ class ClassicGroupsRpc:
         try:
             require(AclOperation.READ, ResourceType.GROUP, request.group_id)
             check_join(request, self._settings)
-            topics = seen_by_caller(self._topics())
+            topics = visible_to_caller(self._topics())
             reply = await self._shards.of_key(request.group_id).ask(_join(request, context, topics))
         except BrokerError as error:
             return JoinGroupResponse(error_code=error.code, error_message=error.message, member_id=request.member_id)

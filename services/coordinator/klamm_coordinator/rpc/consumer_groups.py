@@ -32,11 +32,11 @@ from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
 from klamm_coordinator.rpc.checks import check_group_id, check_length
+from klamm_coordinator.rpc.described_topics import visible_to_caller
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.hosts import host_of
-from klamm_coordinator.rpc.seen_topics import seen_by_caller
 from klamm_coordinator.rpc.users import user_of
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.session import may_be_shown, require
 
 TOPIC_ID_BYTES = 16
@@ -62,7 +62,7 @@ class ConsumerGroupsRpc:
             for topic in request.subscribed_topic_names.names:
                 require(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
             host = self._shards.of_key(request.group_id)
-            topics = seen_by_caller(self._topics())
+            topics = visible_to_caller(self._topics())
             client_host = request.client_host or host_of(context.peer())
             user = user_of(context, client_host)
             reply = await host.ask(lambda reply_id: _heartbeat(reply_id, request, client_host, user, topics))
@@ -83,7 +83,7 @@ class ConsumerGroupsRpc:
     async def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: CallContext
     ) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(groups=await each_in_turns(self._describe, request.group_ids))
+        return ConsumerGroupDescribeResponse(groups=await map_in_slices(self._describe, request.group_ids))
 
     def _describe(self, group_id: str) -> DescribedConsumerGroup:
         try:

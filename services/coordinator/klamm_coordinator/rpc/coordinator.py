@@ -19,11 +19,11 @@ from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io.group_watch import GroupWatch
 from klamm_coordinator.io.log_link import LogLink
 from klamm_coordinator.io.log_starts import LogStarts
+from klamm_coordinator.io.marker_destinations import MarkerDestinations
 from klamm_coordinator.io.marker_orders import MarkerOrders
 from klamm_coordinator.io.marker_sender import MarkerSender
 from klamm_coordinator.io.metrics import GROUP_REFUSALS, TRANSACTION_REFUSALS, watch_gauges
-from klamm_coordinator.io.partition_holders import PartitionHolders
-from klamm_coordinator.io.producer_id_supply import ProducerIdSupply
+from klamm_coordinator.io.producer_id_refill import ProducerIdRefill
 from klamm_coordinator.io.shard_host import OrderCarrier, ShardHost
 from klamm_coordinator.io.shard_metrics import watch_groups, watch_transactions
 from klamm_coordinator.io.shards import Shards, loaded
@@ -44,7 +44,7 @@ from klamm_coordinator.rpc.txn_offsets import TxnOffsetsRpc
 from klamm_coordinator.runtime.rules import Rules
 from klamm_coordinator.runtime.shard_runtime import ShardRuntime
 from klamm_coordinator.runtime.shard_topic import ShardTopic
-from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.producer_ids import ProducerIdPool
 from klamm_coordinator.transaction_shard.rules import TransactionRules
 from klamm_coordinator.transaction_shard.shard_topic import TRANSACTIONS
 from klamm_server.links.producer_ids import ProducerIds
@@ -99,9 +99,9 @@ class Coordinator:
         self._channels = BrokerChannels(transport, image, own)
         self._coordinators = CoordinatorChannels(transport, image, own)
         registry = TxnRegistry(self._coordinators, image)
-        self._markers = MarkerSender(PartitionHolders(self._channels, self._coordinators, image), self._rng)
-        self._stock = ProducerIdStock()
-        self._supply = ProducerIdSupply(self._stock, self._make_producer_ids(transport, controllers), self._rng)
+        self._markers = MarkerSender(MarkerDestinations(self._channels, self._coordinators, image), self._rng)
+        self._pool = ProducerIdPool()
+        self._supply = ProducerIdRefill(self._pool, self._make_producer_ids(transport, controllers), self._rng)
         self._kinds: list[Shards[Any]] = []
         self._group_shares = ByteShares(
             config.group_metadata_max_bytes or usable_memory_bytes() // GROUPS_PART, "group.metadata.max.bytes"
@@ -117,7 +117,7 @@ class Coordinator:
         )
         self.transaction_shards = self.add_kind(
             TRANSACTIONS,
-            lambda: TransactionRules(config, self._stock, self._transaction_shares),
+            lambda: TransactionRules(config, self._pool, self._transaction_shares),
             config.transaction_state_log_load_buffer_size,
             MarkerOrders(self._markers, self._supply),
         )

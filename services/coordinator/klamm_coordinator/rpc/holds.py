@@ -16,7 +16,7 @@ from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.lowest_offsets import LowestOffsets, TopicHold
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class HoldsRpc:
         offsets = rules.state.offsets
         named = (group_id for group_id in found.named_groups if self._shards.number_of(group_id) == number)
         group_ids = dict.fromkeys([*named, *(offsets.group_ids() if found.wants_all_groups else ())])
-        await each_in_turns(
+        await map_in_slices(
             lambda group_id: found.add(group_id, offsets.of_group(group_id), rules.releases.of_group(group_id)),
             group_ids,
             per_turn=groups_per_turn,

@@ -22,7 +22,7 @@ from klamm_coordinator.lag.group_lag import Committed, PartitionLag
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_server.runtime.clock import Clock
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.session import may_be_shown, require
 
 HOUR_S: Final = 3_600
@@ -61,7 +61,7 @@ class LagRpc:
             require(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
             positions = self._positions(group_id)
             unread = await self._asker.ask((tp, _offset(at)) for tp, at in positions.items())
-            lags = await each_in_turns(
+            lags = await map_in_slices(
                 lambda tp: self._watch.lag(group_id, tp, positions[tp], unread[tp, _offset(positions[tp])]), positions
             )
         except BrokerError as error:
@@ -72,7 +72,7 @@ class LagRpc:
         return pb.GroupLag(
             group_id=group_id,
             time_ms=now_ms,
-            partitions=await each_in_turns(_lag, lags),
+            partitions=await map_in_slices(_lag, lags),
             rebalances_per_hour=None if rate is None else HOUR_S * rate,
         )
 

@@ -45,7 +45,7 @@ from klamm_coordinator.transaction_shard.settings import TransactionSettings
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.runtime.clock import Clock
-from klamm_server.runtime.loop_slices import each_in_turns
+from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.session import may, may_be_shown, require
 
 
@@ -173,7 +173,7 @@ class TransactionsRpc:
     async def describe_transactions(
         self, request: DescribeTransactionsRequest, context: CallContext
     ) -> DescribeTransactionsResponse:
-        return DescribeTransactionsResponse(transactions=await each_in_turns(self._describe, request.transactional_ids))
+        return DescribeTransactionsResponse(transactions=await map_in_slices(self._describe, request.transactional_ids))
 
     def _describe(self, transactional_id: str) -> DescribedTransaction:
         try:
@@ -259,7 +259,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transact
     states = {state.lower() for state in request.states}
     producer_ids = frozenset(request.producer_ids)
 
-    def is_wanted(value: TransactionMetadata) -> bool:
+    def is_requested(value: TransactionMetadata) -> bool:
         if states and value.state.text.lower() not in states:
             return False
         if producer_ids and value.producer_id not in producer_ids:
@@ -268,7 +268,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transact
             return True
         return value.state is TxnState.ONGOING and now_ms - value.start_ms > request.longer_than_ms
 
-    return is_wanted
+    return is_requested
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:

@@ -30,7 +30,7 @@ from klamm_coordinator.runtime.log_write import TxnMarker, TxnProducer
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.rpc.txn_markers import check_marker
-from klamm_server.runtime.few_at_once import few_at_once
+from klamm_server.runtime.gather_bounded import gather_bounded
 from klamm_server.security.session import require
 
 MARKERS_AT_ONCE: Final = 1_000
@@ -75,7 +75,7 @@ class TxnOffsetsRpc:
             for topic in marker.topics
             for number in topic.partitions
         ]
-        results = iter(await few_at_once(self._write_marker, wanted, MARKERS_AT_ONCE))
+        results = iter(await gather_bounded(self._write_marker, wanted, MARKERS_AT_ONCE))
         return WriteTxnMarkersResponse(
             markers=[
                 WrittenTxnMarker(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from klamm_coordinator.runtime.turn import Turn
+from klamm_coordinator.runtime.event_context import EventContext
 from klamm_server.runtime.byte_shares import NOBODY, ByteShares, Share
 
 
@@ -67,11 +67,11 @@ class Accounts:
         """Returns True if `key` may have this many more bytes (`ByteShares.admits`)."""
         return added_bytes <= 0 or self.shares.admits(self.user_of(key), added_bytes, times_free)
 
-    def refuse(self, kind: str, key: str, added_bytes: int, turn: Turn[Any, Any]) -> None:
+    def refuse(self, kind: str, key: str, added_bytes: int, context: EventContext[Any, Any]) -> None:
         """Counts a refused request, and notes it in the program's log unless the last line is too recent."""
-        line = self.shares.refuse(f"{kind}={key}", self.user_of(key), added_bytes, turn.now.monotonic_ms)
+        line = self.shares.refuse(f"{kind}={key}", self.user_of(key), added_bytes, context.now.monotonic_ms)
         if line is not None:
-            turn.note(line)
+            context.note(line)
 
     def close(self) -> None:
         """Gives all bytes back, because the coordinator drops the shard."""

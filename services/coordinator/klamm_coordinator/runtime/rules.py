@@ -17,8 +17,8 @@ from klamm_coordinator.runtime.write_queue import PendingWrite
 
 
 class Rules(Protocol):
-    """The rules of one shard, with their state. Each `turn` is a `Turn` with the settings and records of this kind of
-    shard."""
+    """The rules of one shard, with their state. Each `context` is an `EventContext` with the settings and records of
+    this kind of shard."""
 
     @property
     def write_timeout_ms(self) -> int:
@@ -37,7 +37,7 @@ class Rules(Protocol):
     def summary(self) -> str:
         """Returns a text for the program's log that says what the shard contains."""
 
-    def start(self, turn: Any) -> None:
+    def start(self, context: Any) -> None:
         """Builds the state that is not stored, and sets timers, after all records were loaded."""
 
     def close(self) -> None:
@@ -49,13 +49,13 @@ class Rules(Protocol):
     def passes_when_full(self, request: Any) -> bool:
         """Returns True if the request is accepted even while too many writes wait for the log."""
 
-    def on_refused(self, request: Any, turn: Any) -> None:
+    def on_refused(self, request: Any, context: Any) -> None:
         """Notes a request that the shard refuses because too many writes wait for the log."""
 
-    def handle(self, event: Any, turn: Any) -> None:
+    def handle(self, event: Any, context: Any) -> None:
         """Handles a request, or another event of this kind of shard."""
 
-    def on_timer(self, timer: Any, turn: Any) -> None:
+    def on_timer(self, timer: Any, context: Any) -> None:
         """Handles a timer that the rules set and that is now due."""
 
     # Writes
@@ -69,10 +69,10 @@ class Rules(Protocol):
     def refused(self, reply: Any, broker_error: ErrorCode) -> Any:
         """Returns the answer instead of `reply`, because the requester's write failed or takes too long."""
 
-    def follow(self, then: Any, broker_error: ErrorCode, turn: Any) -> None:
+    def follow(self, then: Any, broker_error: ErrorCode, context: Any) -> None:
         """Carries out `then` after a write was appended. With an error, the write failed or takes too long."""
 
-    def resume(self, pending: PendingWrite[Any], broker_error: ErrorCode, turn: Any) -> None:
+    def resume(self, pending: PendingWrite[Any], broker_error: ErrorCode, context: Any) -> None:
         """Continues the requests that waited for a write, after the write was decided and its own requests were
         answered."""
 

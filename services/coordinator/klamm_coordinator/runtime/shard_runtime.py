@@ -16,12 +16,12 @@ from typing import Any, Generic, TypeVar
 
 from klamm.errors import ErrorCode
 from klamm_coordinator.runtime.effects import ShardEffects
+from klamm_coordinator.runtime.event_context import EventContext
 from klamm_coordinator.runtime.events import TimePassed, WriteAppended, WriteFailed
 from klamm_coordinator.runtime.log_write import LogWrite
 from klamm_coordinator.runtime.rules import Rules
 from klamm_coordinator.runtime.settings import ShardSettings
 from klamm_coordinator.runtime.timers import Now, Timers
-from klamm_coordinator.runtime.turn import Turn
 from klamm_coordinator.runtime.write_queue import PendingWrite, WriteQueue
 
 RulesT = TypeVar("RulesT", bound=Rules)
@@ -59,9 +59,9 @@ class ShardRuntime(Generic[RulesT]):
 
     def refuse(self, request: Any, now: Now) -> ShardEffects[Any]:
         """Notes a request that the shard does not take. The caller answers it."""
-        turn = self._turn(now)
-        self.rules.on_refused(request, turn)
-        return turn.effects
+        context = self._context(now)
+        self.rules.on_refused(request, context)
+        return context.effects
 
     def next_deadline_ms(self) -> int | None:
         """Returns the monotonic time in ms of the next timer, when the shell must step with `TimePassed`. None means no
@@ -70,21 +70,21 @@ class ShardRuntime(Generic[RulesT]):
 
     def start(self, now: Now) -> ShardEffects[Any]:
         """Starts the rules after all records were loaded."""
-        turn = self._turn(now)
-        self.rules.start(turn)
-        return turn.effects
+        context = self._context(now)
+        self.rules.start(context)
+        return context.effects
 
     def step(self, event: Any, now: Now) -> ShardEffects[Any]:
         """Handles the event, and then the timers that are due. A heartbeat that arrives at the last moment keeps its
         member alive."""
-        turn = self._turn(now)
-        self._handle(event, turn)
+        context = self._context(now)
+        self._handle(event, context)
         for timer in self._timers.pop_due(now.monotonic_ms):
             if isinstance(timer, _WriteTimer):
-                self._give_up_waiting(self._writes[timer.write_id], turn)
+                self._give_up_waiting(self._writes[timer.write_id], context)
             else:
-                self.rules.on_timer(timer, turn)
-        return turn.effects
+                self.rules.on_timer(timer, context)
+        return context.effects
 
     def check_invariants(self) -> None:
         """Asserts the invariants that the module's docstring lists."""
@@ -93,39 +93,39 @@ class ShardRuntime(Generic[RulesT]):
             assert not is_waited_for or _WriteTimer(pending.write.write_id) in self._timers, pending
         self.rules.check_invariants(self._timers, [pending.write for pending in self._writes])
 
-    def _turn(self, now: Now) -> Turn[Any, Any]:
-        return Turn(now, self._settings, self._rng, self._timers, self._writes, self._on_write)
+    def _context(self, now: Now) -> EventContext[Any, Any]:
+        return EventContext(now, self._settings, self._rng, self._timers, self._writes, self._on_write)
 
-    def _handle(self, event: Any, turn: Turn[Any, Any]) -> None:
+    def _handle(self, event: Any, context: EventContext[Any, Any]) -> None:
         match event:
             case WriteAppended(write_id=write_id):
-                self._on_decided(write_id, ErrorCode.NONE, turn)
+                self._on_decided(write_id, ErrorCode.NONE, context)
             case WriteFailed(write_id=write_id, error=error):
-                self._on_decided(write_id, error, turn)
+                self._on_decided(write_id, error, context)
             case TimePassed():
                 pass
             case _:
-                self.rules.handle(event, turn)
+                self.rules.handle(event, context)
 
     # Writes
 
-    def _on_write(self, write: LogWrite[Any], turn: Turn[Any, Any]) -> None:
-        turn.schedule(_WriteTimer(write.write_id), self.rules.write_timeout_ms)
+    def _on_write(self, write: LogWrite[Any], context: EventContext[Any, Any]) -> None:
+        context.schedule(_WriteTimer(write.write_id), self.rules.write_timeout_ms)
         self.rules.begin_write(write)
 
-    def _on_decided(self, write_id: int, error: ErrorCode, turn: Turn[Any, Any]) -> None:
+    def _on_decided(self, write_id: int, error: ErrorCode, context: EventContext[Any, Any]) -> None:
         pending = self._writes.take(write_id)
         self._timers.cancel(_WriteTimer(write_id))
         self.rules.end_write(pending.write, is_appended=error is ErrorCode.NONE)
-        self._answer(pending, error, turn)
-        self.rules.resume(pending, error, turn)
+        self._answer(pending, error, context)
+        self.rules.resume(pending, error, context)
 
-    def _give_up_waiting(self, pending: PendingWrite[Any], turn: Turn[Any, Any]) -> None:
-        self._answer(pending, ErrorCode.REQUEST_TIMED_OUT, turn)
+    def _give_up_waiting(self, pending: PendingWrite[Any], context: EventContext[Any, Any]) -> None:
+        self._answer(pending, ErrorCode.REQUEST_TIMED_OUT, context)
         pending.replies, pending.then = (), None
 
-    def _answer(self, pending: PendingWrite[Any], error: ErrorCode, turn: Turn[Any, Any]) -> None:
+    def _answer(self, pending: PendingWrite[Any], error: ErrorCode, context: EventContext[Any, Any]) -> None:
         for reply_id, reply in pending.replies:
-            turn.reply(reply_id, self.rules.refused(reply, error) if error else reply)
+            context.reply(reply_id, self.rules.refused(reply, error) if error else reply)
         if pending.then is not None:
-            self.rules.follow(pending.then, error, turn)
+            self.rules.follow(pending.then, error, context)

@@ -24,7 +24,7 @@ from klamm_coordinator.transaction.metadata import (
     TransactionMetadata,
     new_transactional_id,
 )
-from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.producer_ids import ProducerIdPool
 from klamm_coordinator.transaction.states import TxnState
 
 _ABORTED = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
@@ -45,12 +45,12 @@ class AnswerNow:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RetryAfterWrite:
     """The request must wait until the change under way has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class AbortFirst:
+class AbortThenRetry:
     """The request must wait until `value`, which aborts the open transaction, has been written."""
 
     value: TransactionMetadata
@@ -61,22 +61,22 @@ NO_ID = AnswerNow(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def init_producer_id(
-    request: InitProducerId, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
-) -> Store | AnswerNow | Wait | AbortFirst:
+    request: InitProducerId, current: TransactionMetadata | None, pool: ProducerIdPool, now_ms: int
+) -> Store | AnswerNow | RetryAfterWrite | AbortThenRetry:
     """Decides about a producer's request for an id and epoch. An AnswerNow without an error gives it
     `current.producer`."""
     if current is None:
-        producer_id = stock.take()
+        producer_id = pool.take()
         if producer_id is None:
             return NO_ID
         return Store(new_transactional_id(producer_id, timeout_ms=request.timeout_ms, now_ms=now_ms))
     if request.expected is not None and not _may_be_current(request.expected, current):
         return AnswerNow(ErrorCode.PRODUCER_FENCED)
     if current.state.is_decided:
-        return Wait()
+        return RetryAfterWrite()
     if current.state is TxnState.ONGOING:
-        return _take_over_ongoing(request.expected, current, stock, now_ms)
-    return _next_producer(request, current, stock, now_ms)
+        return _take_over_ongoing(request.expected, current, pool, now_ms)
+    return _next_producer(request, current, pool, now_ms)
 
 
 def _may_be_current(expected: ProducerIdAndEpoch, current: TransactionMetadata) -> bool:
@@ -84,24 +84,24 @@ def _may_be_current(expected: ProducerIdAndEpoch, current: TransactionMetadata) 
 
 
 def _take_over_ongoing(
-    expected: ProducerIdAndEpoch | None, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
-) -> AnswerNow | AbortFirst:
+    expected: ProducerIdAndEpoch | None, current: TransactionMetadata, pool: ProducerIdPool, now_ms: int
+) -> AnswerNow | AbortThenRetry:
     if expected is not None and expected != (current.producer_id, current.producer_epoch):
         # The request is older than the transaction. Its producer has received the answer and continued.
         return AnswerNow(ErrorCode.PRODUCER_FENCED)
     last_producer_epoch = NO_EPOCH if expected is None else expected.producer_epoch
-    value = abort_by_coordinator(current, stock, now_ms, last_producer_epoch=last_producer_epoch)
-    return NO_ID if value is None else AbortFirst(value)
+    value = abort_by_coordinator(current, pool, now_ms, last_producer_epoch=last_producer_epoch)
+    return NO_ID if value is None else AbortThenRetry(value)
 
 
 def _next_producer(
-    request: InitProducerId, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
+    request: InitProducerId, current: TransactionMetadata, pool: ProducerIdPool, now_ms: int
 ) -> Store | AnswerNow:
     expected = request.expected
     if expected is not None and current.was_last(expected):
         # The producer has a new epoch, but the answer with it was lost.
         return AnswerNow()
-    producer = _bumped(current, stock)
+    producer = _bumped(current, pool)
     if producer is None:
         return NO_ID
     return Store(
@@ -114,29 +114,29 @@ def _next_producer(
     )
 
 
-def _bumped(current: TransactionMetadata, stock: ProducerIdStock) -> ProducerIdAndEpoch | None:
+def _bumped(current: TransactionMetadata, pool: ProducerIdPool) -> ProducerIdAndEpoch | None:
     if not current.is_exhausted:
         return ProducerIdAndEpoch(current.producer_id, current.producer_epoch + 1)
-    producer_id = stock.take()
+    producer_id = pool.take()
     return None if producer_id is None else ProducerIdAndEpoch(producer_id, 0)
 
 
 def abort_by_coordinator(
-    current: TransactionMetadata, stock: ProducerIdStock, now_ms: int, *, last_producer_epoch: int
+    current: TransactionMetadata, pool: ProducerIdPool, now_ms: int, *, last_producer_epoch: int
 ) -> TransactionMetadata | None:
     """Aborts an open transaction and ends its epoch. Returns None if a new producer id is needed and none is available.
 
     `last_producer_epoch` is the transaction's epoch if its producer may continue, otherwise -1."""
     assert current.state is TxnState.ONGOING, current
-    return ended_with_epoch(current, stock, now_ms, committed=False, last_producer_epoch=last_producer_epoch)
+    return ended_with_epoch(current, pool, now_ms, committed=False, last_producer_epoch=last_producer_epoch)
 
 
 def ended_with_epoch(
-    current: TransactionMetadata, stock: ProducerIdStock, now_ms: int, *, committed: bool, last_producer_epoch: int
+    current: TransactionMetadata, pool: ProducerIdPool, now_ms: int, *, committed: bool, last_producer_epoch: int
 ) -> TransactionMetadata | None:
     """Returns the transaction with its outcome, in an epoch that ends with it. Returns None if a new producer id is
     needed and none is available."""
-    next_producer_id = stock.take() if current.is_exhausted else NO_PRODUCER_ID
+    next_producer_id = pool.take() if current.is_exhausted else NO_PRODUCER_ID
     if next_producer_id is None:
         return None
     return current.ending_epoch(
@@ -149,14 +149,14 @@ def ended_with_epoch(
 
 def add_partitions(
     requests: tuple[AddPartitions, ...], current: TransactionMetadata | None, now_ms: int
-) -> Store | AnswerNow | Wait:
+) -> Store | AnswerNow | RetryAfterWrite:
     """Decides about AddPartitions requests of one producer together."""
     if current is None:
         return AnswerNow(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if requests[0].producer != current.producer:
         return AnswerNow(refusal(requests[0].producer, current))
     if current.state.is_decided:
-        return Wait()
+        return RetryAfterWrite()
     if current.is_prepared:
         return AnswerNow(ErrorCode.INVALID_TXN_STATE)
     partitions = frozenset().union(*(request.partitions for request in requests))
@@ -190,8 +190,8 @@ def refusal(producer: ProducerIdAndEpoch, current: TransactionMetadata) -> Error
 
 
 def end_txn(
-    request: EndTxn, current: TransactionMetadata | None, stock: ProducerIdStock, now_ms: int
-) -> Store | AnswerNow | Wait:
+    request: EndTxn, current: TransactionMetadata | None, pool: ProducerIdPool, now_ms: int
+) -> Store | AnswerNow | RetryAfterWrite:
     """Decides about a producer's commit or abort. An AnswerNow without an error gives it `current.producer`."""
     if current is None:
         return AnswerNow(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -203,8 +203,8 @@ def end_txn(
     if current.state.is_decided:
         return _end_decided(request, current)
     if current.state is TxnState.ONGOING:
-        return _end_ongoing(request, current, stock, now_ms)
-    return _end_nothing(request, current, stock, now_ms)
+        return _end_ongoing(request, current, pool, now_ms)
+    return _end_nothing(request, current, pool, now_ms)
 
 
 def _end_again(request: EndTxn, current: TransactionMetadata) -> AnswerNow:
@@ -226,42 +226,38 @@ def _fenced(request: EndTxn, current: TransactionMetadata) -> ErrorCode:
     return ErrorCode.PRODUCER_FENCED
 
 
-def _end_decided(request: EndTxn, current: TransactionMetadata) -> AnswerNow | Wait:
+def _end_decided(request: EndTxn, current: TransactionMetadata) -> AnswerNow | RetryAfterWrite:
     if request.bump_epoch:
         # The decided transaction has the previous epoch. The request ends the next transaction, which has written
         # nothing yet.
-        return Wait()
+        return RetryAfterWrite()
     return AnswerNow(ErrorCode.NONE if _has_that_outcome(request, current) else ErrorCode.INVALID_TXN_STATE)
 
 
-def _end_ongoing(
-    request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
-) -> Store | AnswerNow:
+def _end_ongoing(request: EndTxn, current: TransactionMetadata, pool: ProducerIdPool, now_ms: int) -> Store | AnswerNow:
     if request.committed and ledger_of(request.transactional_id) is not None:
         # The ledger commits this transaction, together with the other parts of the batch.
         return AnswerNow(ErrorCode.INVALID_TXN_STATE)
     if not request.bump_epoch:
         return Store(current.ending(committed=request.committed, now_ms=now_ms))
-    return _end_epoch(request, current, stock, now_ms)
+    return _end_epoch(request, current, pool, now_ms)
 
 
-def _end_nothing(
-    request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int
-) -> Store | AnswerNow:
+def _end_nothing(request: EndTxn, current: TransactionMetadata, pool: ProducerIdPool, now_ms: int) -> Store | AnswerNow:
     if request.bump_epoch:
         # A write of this epoch may still be on its way to a partition, so an abort must end the epoch.
         if request.committed:
             return AnswerNow(ErrorCode.INVALID_TXN_STATE)
-        return _end_epoch(request, current, stock, now_ms)
+        return _end_epoch(request, current, pool, now_ms)
     if current.state is TxnState.EMPTY or not _has_that_outcome(request, current):
         return AnswerNow(ErrorCode.INVALID_TXN_STATE)
     return AnswerNow()
 
 
-def _end_epoch(request: EndTxn, current: TransactionMetadata, stock: ProducerIdStock, now_ms: int) -> Store | AnswerNow:
+def _end_epoch(request: EndTxn, current: TransactionMetadata, pool: ProducerIdPool, now_ms: int) -> Store | AnswerNow:
     value = ended_with_epoch(
         current,
-        stock,
+        pool,
         now_ms,
         committed=request.committed,
         last_producer_epoch=current.producer_epoch,

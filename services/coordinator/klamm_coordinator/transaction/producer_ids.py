@@ -8,7 +8,7 @@ STOCK_MIN = 100
 """The coordinator asks for another block when the stock has fewer ids than this."""
 
 
-class ProducerIdStock:
+class ProducerIdPool:
     """The unused producer ids of a coordinator. A step of a shard cannot wait for an id, so the shell fetches ids from
     the controller in advance."""
 

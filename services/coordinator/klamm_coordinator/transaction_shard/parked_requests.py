@@ -18,7 +18,7 @@ from klamm_coordinator.runtime.timers import Timers
 from klamm_coordinator.transaction.messages import IdRequest
 from klamm_coordinator.transaction_shard.messages import Reply
 from klamm_coordinator.transaction_shard.sizes import request_bytes, request_key
-from klamm_coordinator.transaction_shard.turn import TransactionTurn
+from klamm_coordinator.transaction_shard.transaction_context import TransactionContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +38,24 @@ class ParkedRequests:
     def __getitem__(self, reply_id: int) -> IdRequest | LedgerRequest:
         return self._requests[reply_id]
 
-    def park(self, request: IdRequest | LedgerRequest, turn: TransactionTurn) -> None:
+    def park(self, request: IdRequest | LedgerRequest, context: TransactionContext) -> None:
         """Parks a request. If it was parked before, its timer continues."""
         if request.reply_id not in self._requests:
             self._requests[request.reply_id] = request
             self._accounts.add(request_key(request), request_bytes(request))
-            turn.schedule(WaitTimer(request.reply_id), turn.settings.wait_max_ms)
+            context.schedule(WaitTimer(request.reply_id), context.settings.wait_max_ms)
 
-    def unpark(self, reply_id: int, turn: TransactionTurn) -> None:
+    def unpark(self, reply_id: int, context: TransactionContext) -> None:
         """Removes the request and cancels its timer, if it is parked."""
         request = self._requests.pop(reply_id, None)
         if request is not None:
             self._accounts.add(request_key(request), -request_bytes(request))
-            turn.timers.cancel(WaitTimer(reply_id))
+            context.timers.cancel(WaitTimer(reply_id))
 
-    def answer(self, reply_id: int, reply: Reply, turn: TransactionTurn) -> None:
+    def answer(self, reply_id: int, reply: Reply, context: TransactionContext) -> None:
         """Answers a request, whether it has been waiting or not."""
-        self.unpark(reply_id, turn)
-        turn.reply(reply_id, reply)
+        self.unpark(reply_id, context)
+        context.reply(reply_id, reply)
 
     def sizes(self) -> Counter[str]:
         """Returns the bytes of the parked requests, counted one by one, for tests."""

@@ -41,10 +41,10 @@ from klamm_coordinator.runtime.timers import Timers
 from klamm_coordinator.runtime.write_queue import PendingWrite
 from klamm_coordinator.transaction import decisions
 from klamm_coordinator.transaction.decisions import (
-    AbortFirst,
+    AbortThenRetry,
     AnswerNow,
+    RetryAfterWrite,
     Store,
-    Wait,
 )
 from klamm_coordinator.transaction.messages import (
     AddPartitions,
@@ -60,7 +60,7 @@ from klamm_coordinator.transaction.messages import (
     VerifyReply,
 )
 from klamm_coordinator.transaction.metadata import TransactionMetadata
-from klamm_coordinator.transaction.producer_ids import ProducerIdStock
+from klamm_coordinator.transaction.producer_ids import ProducerIdPool
 from klamm_coordinator.transaction.records import TransactionRecord
 from klamm_coordinator.transaction.transactional_ids import TransactionalIds
 from klamm_coordinator.transaction_shard.endings import (
@@ -84,7 +84,7 @@ from klamm_coordinator.transaction_shard.sizes import (
     record_key,
     request_bytes,
 )
-from klamm_coordinator.transaction_shard.turn import TransactionTurn
+from klamm_coordinator.transaction_shard.transaction_context import TransactionContext
 from klamm_server.runtime.byte_shares import NOBODY, ByteShares, unbounded
 from klamm_server.runtime.fair_share import BEGIN, CONTINUE
 
@@ -100,7 +100,7 @@ class TransactionRules:
     """No request waits for a write here. The rules bound the waiting requests of each transactional id and ledger
     themselves."""
 
-    def __init__(self, settings: TransactionSettings, stock: ProducerIdStock, shares: ByteShares | None = None) -> None:
+    def __init__(self, settings: TransactionSettings, pool: ProducerIdPool, shares: ByteShares | None = None) -> None:
         """`shares` bound the memory of this shard's transactional ids together with those of other shards."""
         self._accounts = Accounts(unbounded() if shares is None else shares)
         self._in_flight: dict[int, list[tuple[str, int]]] = {}
@@ -109,9 +109,9 @@ class TransactionRules:
         self.ledgers = Ledgers()
         self.write_timeout_ms = settings.append_timeout_ms
         self._settings = settings
-        self._stock = stock
+        self._pool = pool
         self._parked = ParkedRequests(self._accounts)
-        self._endings = TransactionEndings(self.ids, self.ledgers, stock)
+        self._endings = TransactionEndings(self.ids, self.ledgers, pool)
 
     def summary(self) -> str:
         """Returns the numbers of transactional ids and open transactions, for the program's log."""
@@ -132,9 +132,9 @@ class TransactionRules:
             self.ids.replay(record)
             self.ledgers.note_open(record.transactional_id, is_open=record.transactional_id in self.ids.open)
 
-    def start(self, turn: TransactionTurn) -> None:
+    def start(self, context: TransactionContext) -> None:
         """Continues decided transactions and sets the shard's timers, after all records were loaded."""
-        self._endings.start(turn)
+        self._endings.start(context)
 
     def close(self) -> None:
         """Gives back the memory of all transactional ids, because the coordinator drops the shard."""
@@ -144,35 +144,35 @@ class TransactionRules:
         """Returns False, because no request is accepted while too many writes wait."""
         return False
 
-    def on_refused(self, request: Any, turn: TransactionTurn) -> None:
+    def on_refused(self, request: Any, context: TransactionContext) -> None:
         """Does nothing: a refused request has no effect."""
 
-    def handle(self, event: TransactionEvent, turn: TransactionTurn) -> None:
+    def handle(self, event: TransactionEvent, context: TransactionContext) -> None:
         """Handles a request about a transactional id or a ledger, or the report that markers were written."""
         match event:
             case InitProducerId() | AddPartitions() | PrepareTxn() | EndTxn():
-                self._on_request(event, turn)
+                self._on_request(event, context)
             case RegisterRun() | DecideBatch() | DeleteLedger():
-                self._on_ledger_request(event, turn)
+                self._on_ledger_request(event, context)
             case VerifyPartitions():
                 error, partitions = decisions.verify_partitions(event, self.ids.values.get(event.transactional_id))
-                turn.reply(event.reply_id, VerifyReply(error=error, partitions=partitions))
+                context.reply(event.reply_id, VerifyReply(error=error, partitions=partitions))
             case MarkersWritten():
-                self._endings.on_markers_written(event, turn)
+                self._endings.on_markers_written(event, context)
             case _:
                 assert_never(event)
 
-    def on_timer(self, timer: TimerKey, turn: TransactionTurn) -> None:
+    def on_timer(self, timer: TimerKey, context: TransactionContext) -> None:
         """Handles a due timer."""
         match timer:
             case WaitTimer(reply_id):
-                self._give_up_waiting(self._parked[reply_id], turn)
+                self._give_up_waiting(self._parked[reply_id], context)
             case CompletionTimer(transactional_id):
-                self._endings.complete(transactional_id, turn)
+                self._endings.complete(transactional_id, context)
             case AbortTimer():
-                self._endings.abort_timed_out(turn)
+                self._endings.abort_timed_out(context)
             case IdExpiryTimer():
-                self._endings.expire(turn)
+                self._endings.expire(context)
             case _:
                 assert_never(timer)
 
@@ -202,78 +202,78 @@ class TransactionRules:
 
     # Requests about transactional ids
 
-    def _on_request(self, request: IdRequest, turn: TransactionTurn) -> None:
+    def _on_request(self, request: IdRequest, context: TransactionContext) -> None:
         if self._must_wait(request.transactional_id):
-            self._park(request, turn)
+            self._park(request, context)
         elif isinstance(request, AddPartitions):
-            self._add_partitions((request,), turn)
+            self._add_partitions((request,), context)
         else:
-            self._decide(request, turn)
+            self._decide(request, context)
 
-    def _decide(self, request: Decidable, turn: TransactionTurn) -> None:
+    def _decide(self, request: Decidable, context: TransactionContext) -> None:
         if isinstance(request, InitProducerId):
             self._accounts.requester = request.user
             self._accounts.claim(request.transactional_id)
-            self._carry_out(request, turn)
+            self._carry_out(request, context)
             self._accounts.requester = NOBODY
         else:
-            self._carry_out(request, turn)
+            self._carry_out(request, context)
 
-    def _carry_out(self, request: Decidable, turn: TransactionTurn) -> None:
+    def _carry_out(self, request: Decidable, context: TransactionContext) -> None:
         current = self.ids.values.get(request.transactional_id)
-        if current is None and isinstance(request, InitProducerId) and not self._may_begin(request, turn):
-            self._parked.answer(request.reply_id, InitReply(error=ErrorCode.POLICY_VIOLATION), turn)
+        if current is None and isinstance(request, InitProducerId) and not self._may_begin(request, context):
+            self._parked.answer(request.reply_id, InitReply(error=ErrorCode.POLICY_VIOLATION), context)
             return
         ledger = self.ledgers.of_part(request.transactional_id)
-        decision = _decision(request, current, ledger, self._stock, turn.now.wall_ms)
+        decision = _decision(request, current, ledger, self._pool, context.now.wall_ms)
         match decision:
             case LedgerReply():
-                self._parked.answer(request.reply_id, decision, turn)
+                self._parked.answer(request.reply_id, decision, context)
             case AnswerNow(error):
-                self._parked.answer(request.reply_id, _answer(request, error, current), turn)
+                self._parked.answer(request.reply_id, _answer(request, error, current), context)
             case Store(value):
-                self._store(request.transactional_id, value, [(request.reply_id, _success(request, value))], turn)
-            case AbortFirst(value):
-                self._store(request.transactional_id, value, [], turn)
-                self._park(request, turn)
-            case Wait():
-                self._park(request, turn)
+                self._store(request.transactional_id, value, [(request.reply_id, _success(request, value))], context)
+            case AbortThenRetry(value):
+                self._store(request.transactional_id, value, [], context)
+                self._park(request, context)
+            case RetryAfterWrite():
+                self._park(request, context)
 
-    def _add_partitions(self, requests: tuple[AddPartitions, ...], turn: TransactionTurn) -> None:
+    def _add_partitions(self, requests: tuple[AddPartitions, ...], context: TransactionContext) -> None:
         transactional_id = requests[0].transactional_id
-        decision = decisions.add_partitions(requests, self.ids.values.get(transactional_id), turn.now.wall_ms)
+        decision = decisions.add_partitions(requests, self.ids.values.get(transactional_id), context.now.wall_ms)
         match decision:
             case AnswerNow(error):
                 for request in requests:
-                    self._parked.answer(request.reply_id, AddReply(error=error), turn)
-            case Store(value) if not self._may_grow(transactional_id, value, turn):
+                    self._parked.answer(request.reply_id, AddReply(error=error), context)
+            case Store(value) if not self._may_grow(transactional_id, value, context):
                 for request in requests:
-                    self._parked.answer(request.reply_id, AddReply(error=ErrorCode.TRANSACTION_ABORTABLE), turn)
+                    self._parked.answer(request.reply_id, AddReply(error=ErrorCode.TRANSACTION_ABORTABLE), context)
             case Store(value):
-                self._store(transactional_id, value, [(one.reply_id, AddReply()) for one in requests], turn)
-            case Wait():
+                self._store(transactional_id, value, [(one.reply_id, AddReply()) for one in requests], context)
+            case RetryAfterWrite():
                 for request in requests:
-                    self._park(request, turn)
+                    self._park(request, context)
             case _:
                 assert_never(decision)
 
-    def _may_begin(self, request: InitProducerId | RegisterRun, turn: TransactionTurn) -> bool:
+    def _may_begin(self, request: InitProducerId | RegisterRun, context: TransactionContext) -> bool:
         """Returns True if there is room for another transactional id or ledger."""
         if self._is_full():
             return False
         if isinstance(request, InitProducerId):
-            return self._has_room(request.transactional_id, ID_BYTES + 4 * len(request.transactional_id), BEGIN, turn)
-        return self._has_room(request.ledger.key, LEDGER_BYTES + FENCED_RUNS_MAX * RUN_BYTES, BEGIN, turn)
+            return self._admits(request.transactional_id, ID_BYTES + 4 * len(request.transactional_id), BEGIN, context)
+        return self._admits(request.ledger.key, LEDGER_BYTES + FENCED_RUNS_MAX * RUN_BYTES, BEGIN, context)
 
-    def _may_grow(self, transactional_id: str, value: TransactionMetadata, turn: TransactionTurn) -> bool:
+    def _may_grow(self, transactional_id: str, value: TransactionMetadata, context: TransactionContext) -> bool:
         """Returns True if there is room for the partitions that the transaction then has."""
         added_bytes = self._added_bytes(TransactionRecord(transactional_id, value))
-        return self._has_room(transactional_id, added_bytes, CONTINUE, turn)
+        return self._admits(transactional_id, added_bytes, CONTINUE, context)
 
-    def _has_room(self, key: str, added_bytes: int, times_free: int, turn: TransactionTurn) -> bool:
+    def _admits(self, key: str, added_bytes: int, times_free: int, context: TransactionContext) -> bool:
         is_admitted = self._accounts.admits(key, added_bytes, times_free)
         if not is_admitted:
-            self._accounts.refuse("transactional_id", key, added_bytes, turn)
+            self._accounts.refuse("transactional_id", key, added_bytes, context)
         return is_admitted
 
     def _added_bytes(self, record: ShardRecord) -> int:
@@ -291,113 +291,113 @@ class TransactionRules:
 
     # Requests about ledgers
 
-    def _on_ledger_request(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+    def _on_ledger_request(self, request: LedgerRequest, context: TransactionContext) -> None:
         if isinstance(request, RegisterRun):
             self._accounts.requester = request.user
-        self._begin_at_ledger(request, turn)
+        self._begin_at_ledger(request, context)
         self._accounts.requester = NOBODY
 
-    def _begin_at_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+    def _begin_at_ledger(self, request: LedgerRequest, context: TransactionContext) -> None:
         ledgers, current = self.ledgers, self.ledgers.values.get(request.ledger)
-        if current is None and isinstance(request, RegisterRun) and not self._may_begin(request, turn):
-            turn.reply(request.reply_id, LedgerReply(error=ErrorCode.POLICY_VIOLATION))
+        if current is None and isinstance(request, RegisterRun) and not self._may_begin(request, context):
+            context.reply(request.reply_id, LedgerReply(error=ErrorCode.POLICY_VIOLATION))
         elif ledgers.is_claimed(request.ledger) or (
             ledger_decisions.needs_quiet(request, current) and not ledgers.is_quiet(request.ledger)
         ):
-            self._park_at_ledger(request, turn)
+            self._park_at_ledger(request, context)
         else:
-            self._decide_ledger(request, turn)
+            self._decide_ledger(request, context)
 
-    def _decide_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+    def _decide_ledger(self, request: LedgerRequest, context: TransactionContext) -> None:
         if isinstance(request, RegisterRun):
             self._accounts.requester = request.user
             self._accounts.claim(request.ledger.key)
-        self._carry_out_at_ledger(request, turn)
+        self._carry_out_at_ledger(request, context)
         self._accounts.requester = NOBODY
 
-    def _carry_out_at_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+    def _carry_out_at_ledger(self, request: LedgerRequest, context: TransactionContext) -> None:
         ledger = request.ledger
         open_transactions = {one: self.ids.values[one] for one in self.ledgers.open_parts(ledger)}
         decision = ledger_decisions.decide(
-            request, self.ledgers.values.get(ledger), open_transactions, self._stock, turn.now.wall_ms
+            request, self.ledgers.values.get(ledger), open_transactions, self._pool, context.now.wall_ms
         )
         if isinstance(decision, LedgerReply):
-            self._parked.answer(request.reply_id, decision, turn)
+            self._parked.answer(request.reply_id, decision, context)
             return
         verdict = decision.reply.verdict.name
-        turn.note(
+        context.note(
             f"decided about a batch, transactional_id={ledger.key} request={type(request).__name__} verdict={verdict}"
         )
-        self._write(decision.records, [(request.reply_id, decision.reply)], turn)
+        self._write(decision.records, [(request.reply_id, decision.reply)], context)
 
-    def _park_at_ledger(self, request: LedgerRequest, turn: TransactionTurn) -> None:
+    def _park_at_ledger(self, request: LedgerRequest, context: TransactionContext) -> None:
         waiting = self.ledgers.waiting(request.ledger)
         if len(waiting) >= self._settings.waiting_requests_max:
-            turn.reply(request.reply_id, LedgerReply(error=ErrorCode.CONCURRENT_TRANSACTIONS))
+            context.reply(request.reply_id, LedgerReply(error=ErrorCode.CONCURRENT_TRANSACTIONS))
             return
         waiting.append(request)
-        self._parked.park(request, turn)
+        self._parked.park(request, context)
 
-    def _resume_ledger(self, ledger: LedgerId, turn: TransactionTurn) -> None:
+    def _resume_ledger(self, ledger: LedgerId, context: TransactionContext) -> None:
         """Decides the ledger's waiting requests in order, until one of them appends a record. If none does, continues
         the requests that waited for the ledger."""
         while self.ledgers.is_claimed(ledger) and self.ledgers.is_quiet(ledger):
-            self._decide_ledger(self.ledgers.waiting(ledger).popleft(), turn)
+            self._decide_ledger(self.ledgers.waiting(ledger).popleft(), context)
         for transactional_id in self.ledgers.release(ledger):
-            self._resume_id(transactional_id, turn)
+            self._resume_id(transactional_id, context)
 
     # Waiting
 
     def _must_wait(self, transactional_id: str) -> bool:
         return self.ids.is_changing(transactional_id) or self.ledgers.holds(transactional_id)
 
-    def _park(self, request: IdRequest, turn: TransactionTurn) -> None:
-        has_room = self._has_room(request.transactional_id, request_bytes(request), CONTINUE, turn)
-        if not has_room or not self.ids.wait(request, waiting_max=self._settings.waiting_requests_max):
-            self._parked.answer(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None), turn)
+    def _park(self, request: IdRequest, context: TransactionContext) -> None:
+        admits_writes = self._admits(request.transactional_id, request_bytes(request), CONTINUE, context)
+        if not admits_writes or not self.ids.wait(request, waiting_max=self._settings.waiting_requests_max):
+            self._parked.answer(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None), context)
             return
         if self.ledgers.holds(request.transactional_id):
             self.ledgers.hold(request.transactional_id)
-        self._parked.park(request, turn)
+        self._parked.park(request, context)
 
-    def _resume_id(self, transactional_id: str, turn: TransactionTurn) -> None:
+    def _resume_id(self, transactional_id: str, context: TransactionContext) -> None:
         """Decides the id's waiting requests in order after an append has ended, until one of them appends a record
         again."""
         waiting = self.ids.take_waiting(transactional_id)
         while waiting:
             request = waiting.popleft()
             if self._must_wait(transactional_id):
-                self._park(request, turn)
+                self._park(request, context)
             elif isinstance(request, AddPartitions):
-                self._add_partitions((request, *_take_adds_with(request, waiting)), turn)
+                self._add_partitions((request, *_take_adds_with(request, waiting)), context)
             else:
-                self._decide(request, turn)
+                self._decide(request, context)
         self.ids.forget_if_quiet(transactional_id)
 
-    def _refuse_waiting(self, transactional_id: str, error: ErrorCode, turn: TransactionTurn) -> None:
+    def _refuse_waiting(self, transactional_id: str, error: ErrorCode, context: TransactionContext) -> None:
         for request in self.ids.take_waiting(transactional_id):
-            self._parked.answer(request.reply_id, _answer(request, error, None), turn)
+            self._parked.answer(request.reply_id, _answer(request, error, None), context)
 
-    def _give_up_waiting(self, request: IdRequest | LedgerRequest, turn: TransactionTurn) -> None:
+    def _give_up_waiting(self, request: IdRequest | LedgerRequest, context: TransactionContext) -> None:
         if isinstance(request, LedgerRequest):
             self.ledgers.waiting(request.ledger).remove(request)
-            self._parked.answer(request.reply_id, LedgerReply(error=ErrorCode.CONCURRENT_TRANSACTIONS), turn)
-            self._resume_ledger(request.ledger, turn)
+            self._parked.answer(request.reply_id, LedgerReply(error=ErrorCode.CONCURRENT_TRANSACTIONS), context)
+            self._resume_ledger(request.ledger, context)
         else:
             self.ids.give_up(request)
-            self._parked.answer(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None), turn)
+            self._parked.answer(request.reply_id, _answer(request, ErrorCode.CONCURRENT_TRANSACTIONS, None), context)
 
     # Writes
 
     def _store(
-        self, transactional_id: str, value: TransactionMetadata, replies: Replies, turn: TransactionTurn
+        self, transactional_id: str, value: TransactionMetadata, replies: Replies, context: TransactionContext
     ) -> None:
-        self._write((TransactionRecord(transactional_id, value),), replies, turn)
+        self._write((TransactionRecord(transactional_id, value),), replies, context)
 
-    def _write(self, records: tuple[ShardRecord, ...], replies: Replies, turn: TransactionTurn) -> None:
+    def _write(self, records: tuple[ShardRecord, ...], replies: Replies, context: TransactionContext) -> None:
         for reply_id, _ in replies:
-            self._parked.unpark(reply_id, turn)
-        turn.append(records, replies=tuple(replies))
+            self._parked.unpark(reply_id, context)
+        context.append(records, replies=tuple(replies))
 
     def begin_write(self, write: LogWrite[ShardRecord]) -> None:
         """Notes the transactional ids and the ledger that the write changes, and the memory that they will take."""
@@ -427,47 +427,47 @@ class TransactionRules:
         """Returns the error that is sent instead of `reply`, because the write failed or takes too long."""
         return refused(reply, broker_error)
 
-    def follow(self, then: Any, broker_error: ErrorCode, turn: TransactionTurn) -> None:
+    def follow(self, then: Any, broker_error: ErrorCode, context: TransactionContext) -> None:
         """Fails, because only answers wait for a write of these rules."""
         raise AssertionError(then)
 
-    def resume(self, pending: PendingWrite[ShardRecord], broker_error: ErrorCode, turn: TransactionTurn) -> None:
+    def resume(self, pending: PendingWrite[ShardRecord], broker_error: ErrorCode, context: TransactionContext) -> None:
         """Continues the requests that waited for a write. Requests about its ledger come first."""
         records = pending.write.records
         for transactional_id, value in _transactions_of(records):
             if broker_error is ErrorCode.NONE:
-                self._endings.on_stored(transactional_id, value, turn)
+                self._endings.on_stored(transactional_id, value, context)
                 continue
-            self._endings.on_not_stored(transactional_id, broker_error, turn)
+            self._endings.on_not_stored(transactional_id, broker_error, context)
             if not pending.replies and value is not None and not self.ids.is_decided(transactional_id):
                 # Requests that wait for this abort would retry it in a loop.
-                self._refuse_waiting(transactional_id, requester_error(broker_error), turn)
+                self._refuse_waiting(transactional_id, requester_error(broker_error), context)
         head = records[0]
         if isinstance(head, LedgerRecord):
             self.ledgers.end_decision(head.ledger)
-            self._resume_ledger(head.ledger, turn)
+            self._resume_ledger(head.ledger, context)
         elif _touches_ledger(head.value):
             ledger = self.ledgers.end_change(head.transactional_id)
             if ledger is not None:
-                self._resume_ledger(ledger, turn)
+                self._resume_ledger(ledger, context)
         for record in _transactions_of(records):
-            self._resume_id(record.transactional_id, turn)
+            self._resume_id(record.transactional_id, context)
 
 
 def _decision(
     request: Decidable,
     current: TransactionMetadata | None,
     ledger: BatchLedger | None,
-    stock: ProducerIdStock,
+    pool: ProducerIdPool,
     now_ms: int,
-) -> Store | AnswerNow | Wait | AbortFirst | LedgerReply:
+) -> Store | AnswerNow | RetryAfterWrite | AbortThenRetry | LedgerReply:
     match request:
         case PrepareTxn():
             return ledger_decisions.prepare(request, current, ledger, now_ms)
         case InitProducerId():
-            return decisions.init_producer_id(request, current, stock, now_ms)
+            return decisions.init_producer_id(request, current, pool, now_ms)
         case EndTxn():
-            return decisions.end_txn(request, current, stock, now_ms)
+            return decisions.end_txn(request, current, pool, now_ms)
 
 
 def _take_adds_with(request: AddPartitions, waiting: deque[IdRequest]) -> list[AddPartitions]:

@@ -13,7 +13,7 @@ from klamm.model import TopicPartition
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, WriterFence
 from klamm_broker.grpc.produce import ProduceRpc
-from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced
+from klamm_broker.handlers.produce import PendingAnswers, Produce, Produced
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
 from klamm_broker.messages.nodes import BrokerNodes
@@ -34,11 +34,11 @@ class ScriptedHandler:
         self._answers = answers
         self._waits = waits
 
-    def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
+    def serve(self, produce: Produce) -> list[Produced] | PendingAnswers:
         self.given.append(produce)
-        return self._answer_in_time() if self._waits else self._answers
+        return self._answer_async() if self._waits else self._answers
 
-    async def _answer_in_time(self) -> list[Produced]:
+    async def _answer_async(self) -> list[Produced]:
         await asyncio.sleep(0)
         return self._answers
 

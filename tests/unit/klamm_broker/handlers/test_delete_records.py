@@ -14,7 +14,7 @@ from klamm_broker.handlers.delete_records import DeleteRecordsHandler, RecordDel
 from klamm_broker.handlers.log_dirs import LogDirsHandler, ReplicaMove
 from klamm_server.security.audit.decisions import SessionAudit
 from klamm_server.security.session import CALLER
-from tests.support.audit_events import Heard
+from tests.support.audit_events import AuditRecorder
 from tests.support.callers import ALICE, HOST, allow, session_of
 
 NOTHING: Any = None
@@ -23,10 +23,10 @@ NOTHING: Any = None
 @pytest.fixture(autouse=True)
 def audited_caller() -> Iterator[None]:
     """Makes ALICE the caller, at a server whose audit is full."""
-    heard = Heard(audit_failure_policy="reject")
-    heard.backlog.is_overrun = True
+    audit = AuditRecorder(audit_failure_policy="reject")
+    audit.backlog.is_overrun = True
     session = session_of(allow(AclOperation.DELETE, ResourceType.TOPIC, "orders"))
-    session.audit = SessionAudit(heard.trail, lambda: 0, ALICE, HOST)
+    session.audit = SessionAudit(audit.trail, lambda: 0, ALICE, HOST)
     token = CALLER.set(session)
     yield
     CALLER.reset(token)

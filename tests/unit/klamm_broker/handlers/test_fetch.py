@@ -17,7 +17,7 @@ from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer, ReaderTerms
-from klamm_broker.replica.reader_watch import ReaderTurn, WatchedReader
+from klamm_broker.replica.reader_watch import ReaderContext, WatchedReader
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.acls.authorizer import StandardAuthorizer
@@ -57,13 +57,13 @@ class Reader:
         return Session(authorizer, lambda: self._index, ALICE, HOST)
 
     async def fetch(self, wait_ms: int = 0) -> list[PartitionAnswer]:
-        turn = ReaderTurn(self.session)
-        query = FetchQuery((), wait_ms, 1, ROOM, ReaderTerms(read_committed=False), turn=turn)
+        context = ReaderContext(self.session)
+        query = FetchQuery((), wait_ms, 1, ROOM, ReaderTerms(read_committed=False), context=context)
         found: LocatedFetch
         found, records = self.handler.begin(query)
         if records is None:
             found, _ = await self.handler.finish(query, found)
-        return turn.select(found.answers)
+        return context.select(found.answers)
 
     def append(self) -> None:
         self.led.replicas.append(NAME, memoryview(BATCH), acks=1)

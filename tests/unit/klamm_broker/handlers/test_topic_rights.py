@@ -23,7 +23,7 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.audit.decisions import SessionAudit
 from klamm_server.security.session import CALLER
-from tests.support.audit_events import Heard, short
+from tests.support.audit_events import AuditRecorder, short
 from tests.support.callers import ALICE, HOST, allow, session_of
 
 NOTHING: Any = None
@@ -35,14 +35,14 @@ ANSWERS = [(name, NOT_HERE if name.topic == "orders" else DENIED) for name in NA
 
 
 @pytest.fixture
-def heard() -> Iterator[Heard]:
+def audit() -> Iterator[AuditRecorder]:
     """Makes ALICE the caller, with the rights to read and write `orders` only. Yields the audit trail."""
-    heard = Heard(audit_events=("produce", "consume", "authorization.denied"))
+    audit = AuditRecorder(audit_events=("produce", "consume", "authorization.denied"))
     rights = [allow(one, ResourceType.TOPIC, "orders") for one in (AclOperation.READ, AclOperation.WRITE)]
     session = session_of(*rights)
-    session.audit = SessionAudit(heard.trail, lambda: 0, ALICE, HOST)
+    session.audit = SessionAudit(audit.trail, lambda: 0, ALICE, HOST)
     token = CALLER.set(session)
-    yield heard
+    yield audit
     CALLER.reset(token)
 
 
@@ -76,38 +76,40 @@ def fetch(names: Sequence[TopicPartition]) -> list[tuple[TopicPartition, ErrorCo
     return [(one.topic_partition, one.error_code) for one in found.answers]
 
 
-def recorded(heard: Heard) -> list[tuple[object, ...]]:
+def recorded(audit: AuditRecorder) -> list[tuple[object, ...]]:
     """Returns the topic of each recorded decision, whether it was allowed, and its count."""
-    heard.trail.close(now_ms=0)
-    return sorted((topic, is_allowed, count) for _, is_allowed, _, _, topic, count in map(short, heard.events()))
+    audit.trail.close(now_ms=0)
+    return sorted((topic, is_allowed, count) for _, is_allowed, _, _, topic, count in map(short, audit.events()))
 
 
-def test_a_produce_has_answers_in_its_order_and_the_audit_records_each_topic_once(heard: Heard) -> None:
+def test_a_produce_has_answers_in_its_order_and_the_audit_records_each_topic_once(audit: AuditRecorder) -> None:
     assert produce(*(part(*name) for name in NAMES)) == ANSWERS
-    assert recorded(heard) == [("orders", True, 1), ("secret", False, 1)]
+    assert recorded(audit) == [("orders", True, 1), ("secret", False, 1)]
 
 
-def test_a_fetch_has_answers_in_its_order_and_the_audit_records_each_topic_once(heard: Heard) -> None:
+def test_a_fetch_has_answers_in_its_order_and_the_audit_records_each_topic_once(audit: AuditRecorder) -> None:
     assert fetch(NAMES) == ANSWERS
-    assert recorded(heard) == [("orders", True, 1), ("secret", False, 1)]
+    assert recorded(audit) == [("orders", True, 1), ("secret", False, 1)]
 
 
-def test_an_unknown_topic_id_is_answered_before_any_check_of_rights(heard: Heard) -> None:
+def test_an_unknown_topic_id_is_answered_before_any_check_of_rights(audit: AuditRecorder) -> None:
     """`?` begins the name that stands for an unknown id."""
     unknown = TopicPartition("?AAAAAAAAAAAAAAAAAAAABw", 0)
     assert (produce(part(*unknown)), fetch([unknown])) == ([(unknown, NOT_HERE)], [(unknown, NOT_HERE)])
-    assert recorded(heard) == []
+    assert recorded(audit) == []
 
 
-def test_clients_may_not_write_an_internal_topic_whatever_their_rights_to_it(heard: Heard) -> None:
+def test_clients_may_not_write_an_internal_topic_whatever_their_rights_to_it(audit: AuditRecorder) -> None:
     internal = TopicPartition("__consumer_offsets", 0)
     orders = TopicPartition("orders", 0)
     assert produce(part(*internal), part(*orders)) == [(internal, DENIED), (orders, NOT_HERE)]
-    assert recorded(heard) == [("kafka-cluster", False, 1), ("orders", True, 1)]
+    assert recorded(audit) == [("kafka-cluster", False, 1), ("orders", True, 1)]
 
 
-def test_a_transactional_batch_in_any_partition_refuses_the_produce_before_its_topics_are_checked(heard: Heard) -> None:
+def test_a_transactional_batch_in_any_partition_refuses_the_produce_before_its_topics_are_checked(
+    audit: AuditRecorder,
+) -> None:
     partitions = [part("orders", 0), part("orders", 1, is_transactional=True)]
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert [code for _, code in produce(*partitions)] == [refused, refused]
-    assert recorded(heard) == []
+    assert recorded(audit) == []

@@ -1,4 +1,4 @@
-"""Tests the time of each phase of a request, by its door."""
+"""Tests the time of each phase of a request, by its protocol."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from klamm_broker.io import request_times
 from klamm_broker.io.request_times import RequestTimes, timed
 from klamm_broker.kafka import connection, listener
-from klamm_broker.kafka.connection import Answer, AnswerInTime
+from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.requests import Request
 from klamm_server.metrics.prometheus import registry
-from tests.support.kafka_door import Door, answer_to, echo, echo_in_time, frame
+from tests.support.kafka_listener import ServedListener, answer_to, echo, echo_in_time, frame
 from tests.support.waiting import until
 
 PHASES = ("queue", "local", "remote", "send", "total")
@@ -26,8 +26,8 @@ def shown(kind: str, api: str = "Heartbeat", listener: str = "KAFKA") -> dict[st
     return {phase: found(f"klamm_broker_request_seconds_{kind}", {**labels, "phase": phase}) or 0.0 for phase in PHASES}
 
 
-async def answered_one(door: Door) -> None:
-    reader, writer = await door.connect()
+async def answered_one(served: ServedListener) -> None:
+    reader, writer = await served.connect()
     writer.write(frame(1, b"body"))
     assert await answer_to(reader) == (1, b"body")
     writer.close()
@@ -39,13 +39,13 @@ async def answered_one(door: Door) -> None:
     ids=["at once", "in time"],
 )
 def test_a_kafka_request_is_counted_in_each_of_its_phases(
-    handle: Callable[[Request], Answer | AnswerInTime], phases: set[str]
+    handle: Callable[[Request], Answer | PendingAnswer], phases: set[str]
 ) -> None:
     before = shown("count")
 
     async def scenario() -> None:
-        async with Door(handle) as door:
-            await answered_one(door)
+        async with ServedListener(handle) as served:
+            await answered_one(served)
 
     asyncio.run(scenario())
     assert {phase: count - before[phase] for phase, count in shown("count").items()} == {
@@ -61,12 +61,12 @@ def test_a_requests_wait_for_memory_counts_as_queue_time(monkeypatch: pytest.Mon
 
     async def scenario() -> None:
         nonlocal now_s
-        async with Door(echo) as door:
-            door.memory.take_anyway(10_000_000)
-            answered = asyncio.create_task(answered_one(door))
-            await until(lambda: door.memory.is_waited_for)
+        async with ServedListener(echo) as served:
+            served.memory.take_anyway(10_000_000)
+            answered = asyncio.create_task(answered_one(served))
+            await until(lambda: served.memory.is_waited_for)
             now_s += 5
-            door.memory.give_back(10_000_000)
+            served.memory.give_back(10_000_000)
             await answered
 
     asyncio.run(scenario())

@@ -18,7 +18,7 @@ from klamm_broker.kafka.cold_apis import LARGE_BYTES, ColdApis
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.schemas import response_schema
 from klamm_broker.kafka.wire import MalformedRequestError
-from klamm_server.runtime.loop_slices import LoopSlices
+from klamm_server.runtime.sliced_work import SlicedWork
 from tests.support.callers import called_with
 from tests.support.cold_requests import ALONE, TOPIC_IDS, ScriptedCoordinators, request_of
 
@@ -101,7 +101,7 @@ def test_a_list_offsets_of_many_partitions_lets_the_event_loop_run(count: int, c
     handlers: Any = NoHandlers(list_offsets=PartitionNumbers())
 
     async def run() -> tuple[bytes, int]:
-        slices = LoopSlices(lambda: float(next(clock_s)))
+        slices = SlicedWork(lambda: float(next(clock_s)))
         cold = ColdApis(handlers, nothing, coordinators, ALONE, TOPIC_IDS, nothing, slices)
         answer = cold.list_offsets(request)
         assert isinstance(answer, list) is (turns == 0)

@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
 from klamm_broker.kafka import messages, refused_client
-from klamm_broker.kafka.connection import TURN_REQUESTS_MAX, Answer, AnswerInTime, KafkaConnection, UnansweredError
+from klamm_broker.kafka.connection import TURN_REQUESTS_MAX, Answer, KafkaConnection, PendingAnswer, UnansweredError
+from klamm_broker.kafka.connection_fairness import TURN_MAX_S, ConnectionFairness
 from klamm_broker.kafka.frame_buffer import BUSY_BUFFER_BYTES, FIRST_BUFFER_BYTES, GROWTH
-from klamm_broker.kafka.listener import ConnectionRoom
-from klamm_broker.kafka.loop_turns import TURN_MAX_S, LoopTurns
+from klamm_broker.kafka.listener import ConnectionLimit
 from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
 from klamm_broker.kafka.wire import MalformedRequestError
-from tests.support.kafka_door import (
+from tests.support.kafka_listener import (
     HEARTBEAT_V0,
     REQUEST_MAX_BYTES,
-    Door,
+    ServedListener,
     answer_to,
     echo,
     echo_by_turns,
@@ -45,9 +45,9 @@ def test_a_grpc_client_at_the_kafka_listener_is_told_the_grpc_address(
     run: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        async with Door(echo) as door:
-            door.listener.grpc_addresses = "broker-1:9094"
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{door.port}") as channel:
+        async with ServedListener(echo) as served:
+            served.listener.grpc_addresses = "broker-1:9094"
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
                 for _ in range(3):
                     with pytest.raises(grpc.aio.AioRpcError) as refused:
                         await channel.unary_unary("/klamm.v1.Broker/Metadata")(b"x" * 30_000, timeout=60)
@@ -55,7 +55,7 @@ def test_a_grpc_client_at_the_kafka_listener_is_told_the_grpc_address(
                     assert refused.value.details() == (
                         "this is a Kafka listener of Klamm; clients of the gRPC API connect to broker-1:9094"
                     )
-            reader, writer = await door.connect()
+            reader, writer = await served.connect()
             writer.write(frame(1, b"ab"))
             assert await answer_to(reader) == (1, b"ab"), "Kafka clients are served"
             writer.close()
@@ -87,8 +87,8 @@ def test_clients_of_other_protocols_are_logged_and_disconnected(
     first: bytes, told: bytes, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        async with Door(echo) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(echo) as served:
+            reader, writer = await served.connect()
             writer.write(first)
             try:
                 assert (await reader.read()).startswith(told)
@@ -105,8 +105,8 @@ def test_a_refused_grpc_client_that_stays_is_disconnected(monkeypatch: pytest.Mo
     monkeypatch.setattr(refused_client, "REFUSAL_S", 0.0)
 
     async def scenario() -> None:
-        async with Door(echo) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(echo) as served:
+            reader, writer = await served.connect()
             writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == bytes(3) + b"\x04\0" + bytes(4)
@@ -118,11 +118,11 @@ def test_a_refused_grpc_client_that_stays_is_disconnected(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("handle", [echo, echo_in_time, echo_by_turns])
 @pytest.mark.parametrize("piece_bytes", [1, 7, 100_000])
 def test_frames_arrive_in_any_pieces_and_are_answered_in_order(
-    piece_bytes: int, handle: Callable[[Request], Answer | AnswerInTime]
+    piece_bytes: int, handle: Callable[[Request], Answer | PendingAnswer]
 ) -> None:
     async def scenario() -> None:
-        async with Door(handle) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(handle) as served:
+            reader, writer = await served.connect()
             bodies = [b"a", b"", b"bc", b"x" * (BUSY_BUFFER_BYTES + 5 if piece_bytes > 100 else 50), b"d"]
             data = b"".join(frame(number, body) for number, body in enumerate(bodies))
             for start in range(0, len(data), piece_bytes):
@@ -147,10 +147,10 @@ def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
             await go_on.wait()
             return [b""]
 
-        async with Door(handle) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(handle) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1) + frame(2))
-            _, other = await door.connect()
+            _, other = await served.connect()
             other.write(frame(3))
             await both.wait()
             assert sorted(under_way) == [1, 3]
@@ -177,9 +177,9 @@ def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
 )
 def test_a_malformed_frame_ends_its_connection_and_no_other(data: bytes) -> None:
     async def scenario() -> None:
-        async with Door(echo) as door:
-            good_reader, good = await door.connect()
-            reader, writer = await door.connect()
+        async with ServedListener(echo) as served:
+            good_reader, good = await served.connect()
+            reader, writer = await served.connect()
             writer.write(data)
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await reader.readexactly(1)
@@ -202,13 +202,13 @@ async def broken_in_time(request: Request) -> Answer:
 
 @pytest.mark.parametrize("handle", [broken, broken_in_time])
 def test_an_exception_in_a_handler_ends_its_connection_and_no_other(
-    handle: Callable[[Request], Answer | AnswerInTime],
+    handle: Callable[[Request], Answer | PendingAnswer],
 ) -> None:
 
     async def scenario() -> None:
-        async with Door(handle) as door:
-            good_reader, good = await door.connect()
-            reader, writer = await door.connect()
+        async with ServedListener(handle) as served:
+            good_reader, good = await served.connect()
+            reader, writer = await served.connect()
             writer.write(frame(1))
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await reader.readexactly(1)
@@ -225,10 +225,10 @@ async def forwarded(request: Request) -> Answer:
     return []
 
 
-def forwarded_further(request: Request) -> AnswerInTime:
+def forwarded_further(request: Request) -> PendingAnswer:
     """Returns an answer that is not awaited yet, like that of a produce that waits for replicas."""
 
-    async def answer(further: AnswerInTime) -> Answer:
+    async def answer(further: PendingAnswer) -> Answer:
         return await further
 
     return answer(forwarded(request))
@@ -277,9 +277,9 @@ def feed(connection: KafkaConnection, data: bytes) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected(door: Door) -> AsyncIterator[tuple[KafkaConnection, OneWrite]]:
+async def connected(served: ServedListener) -> AsyncIterator[tuple[KafkaConnection, OneWrite]]:
     """Yields a connection whose reads and writes the test controls."""
-    connection, transport = KafkaConnection(door.listener), OneWrite()
+    connection, transport = KafkaConnection(served.listener), OneWrite()
     connection.connection_made(transport)
     try:
         yield connection, transport
@@ -290,7 +290,7 @@ async def connected(door: Door) -> AsyncIterator[tuple[KafkaConnection, OneWrite
 
 def test_requests_of_one_read_are_answered_with_one_write() -> None:
     async def scenario() -> None:
-        async with Door(echo) as door, connected(door) as (connection, transport):
+        async with ServedListener(echo) as served, connected(served) as (connection, transport):
             feed(connection, b"".join(frame(number, b"abc") for number in range(5)))
             (written,) = transport.writes
             assert written == b"".join(struct.pack(">ii", 7, number) + b"abc" for number in range(5))
@@ -302,12 +302,16 @@ def test_a_request_queued_behind_a_waiting_one_is_served_before_later_ones_of_ot
     """The client gets its answer when it is written, and sends its next request in the same turn of the loop."""
     served: list[int] = []
 
-    def handle(request: Request) -> Answer | AnswerInTime:
+    def handle(request: Request) -> Answer | PendingAnswer:
         served.append(request.correlation_id)
         return echo_in_time(request) if request.correlation_id == 1 else echo(request)
 
     async def scenario() -> None:
-        async with Door(handle) as door, connected(door) as (first, transport), connected(door) as (second, _):
+        async with (
+            ServedListener(handle) as served,
+            connected(served) as (first, transport),
+            connected(served) as (second, _),
+        ):
             feed(first, frame(1, b"a"))
             for _ in range(10):
                 if transport.writes:
@@ -323,7 +327,7 @@ def test_a_request_queued_behind_a_waiting_one_is_served_before_later_ones_of_ot
 
 def test_a_client_is_served_a_bounded_number_of_requests_in_a_turn_of_the_loop() -> None:
     async def scenario() -> None:
-        async with Door(echo) as door, connected(door) as (connection, transport):
+        async with ServedListener(echo) as served, connected(served) as (connection, transport):
             large = frame(0, bytes(3_000))
             feed(connection, large[:2_048])
             feed(connection, large[2_048:])
@@ -353,9 +357,9 @@ def test_requests_of_many_clients_take_a_bounded_part_of_a_turn_in_order_of_arri
             served.append(request.correlation_id)
             return [b"x"]
 
-        async with Door(slow) as door, contextlib.AsyncExitStack() as connections:
-            door.listener.turns = LoopTurns(lambda: now_s)
-            clients = [(await connections.enter_async_context(connected(door)))[0] for _ in range(10)]
+        async with ServedListener(slow) as listening, contextlib.AsyncExitStack() as connections:
+            listening.listener.turns = ConnectionFairness(lambda: now_s)
+            clients = [(await connections.enter_async_context(connected(listening)))[0] for _ in range(10)]
             for number, client in enumerate(clients[:9]):
                 feed(client, frame(number))
             assert served == [0, 1, 2, 3]
@@ -378,9 +382,9 @@ def test_a_client_that_disconnects_while_its_request_waits_is_not_served() -> No
             now_s += TURN_MAX_S
             return [b"x"]
 
-        async with Door(slow) as door:
-            door.listener.turns = LoopTurns(lambda: now_s)
-            async with connected(door) as (first, _), connected(door) as (second, transport):
+        async with ServedListener(slow) as served:
+            served.listener.turns = ConnectionFairness(lambda: now_s)
+            async with connected(served) as (first, _), connected(served) as (second, transport):
                 feed(first, frame(1))
                 feed(second, frame(2))
                 assert not transport.is_reading
@@ -394,24 +398,24 @@ def test_connections_are_accepted_one_in_a_turn_of_the_services_loop() -> None:
     """Thousands of waiting connections do not block the loop, because uvloop accepts one of them per turn."""
 
     async def scenario() -> None:
-        async with Door(echo, connections_max=100) as door, contextlib.AsyncExitStack() as sockets:
+        async with ServedListener(echo, connections_max=100) as served, contextlib.AsyncExitStack() as sockets:
             for _ in range(50):
                 one = sockets.enter_context(socket.socket())
                 one.setblocking(False)
                 with contextlib.suppress(BlockingIOError):
-                    one.connect(("127.0.0.1", door.port))
+                    one.connect(("127.0.0.1", served.port))
             accepted = 0
             while accepted < 50:
                 await asyncio.sleep(0)
-                assert len(door.listener) <= accepted + 1
-                accepted = len(door.listener)
+                assert len(served.listener) <= accepted + 1
+                accepted = len(served.listener)
 
     run_on("uvloop", scenario())
 
 
 def test_a_client_that_does_not_read_is_not_served_and_its_requests_count_as_memory() -> None:
     async def scenario() -> None:
-        async with Door(echo) as door, connected(door) as (connection, transport):
+        async with ServedListener(echo) as served, connected(served) as (connection, transport):
             write = transport.write
 
             def write_and_fill(data: bytes) -> None:
@@ -420,12 +424,12 @@ def test_a_client_that_does_not_read_is_not_served_and_its_requests_count_as_mem
 
             transport.write = write_and_fill
             feed(connection, frame(1, b"abc") + frame(2, b"de"))
-            assert door.memory.held_bytes == 5
+            assert served.memory.held_bytes == 5
             feed(connection, frame(3, b"f"))
             await asyncio.sleep(0)
             assert len(transport.writes) == 1
             connection.resume_writing()
-            assert door.memory.held_bytes == 0
+            assert served.memory.held_bytes == 0
             await asyncio.sleep(0)
             assert transport.writes[1:] == [struct.pack(">ii", 5, 3) + b"f"]
 
@@ -436,11 +440,11 @@ def test_a_request_waits_while_other_requests_hold_all_memory() -> None:
     async def scenario() -> None:
         large = frame(3, bytes(2 * BUSY_BUFFER_BYTES))
         async with (
-            Door(echo, memory_bytes=100) as door,
-            connected(door) as (first, transport),
-            connected(door) as (second, other_transport),
+            ServedListener(echo, memory_bytes=100) as served,
+            connected(served) as (first, transport),
+            connected(served) as (second, other_transport),
         ):
-            door.memory.take(95)
+            served.memory.take(95)
             feed(first, frame(1, b"hello") + frame(2, b"again"))
             feed(second, large[:1_000])
             assert not second.is_busy
@@ -449,7 +453,7 @@ def test_a_request_waits_while_other_requests_hold_all_memory() -> None:
             assert second.is_busy
             # The tasks of both requests ask for memory.
             await asyncio.sleep(0)
-            door.memory.give_back(95)
+            served.memory.give_back(95)
             for _ in range(10):
                 await asyncio.sleep(0)
             # Meanwhile the large request holds all memory.
@@ -469,22 +473,22 @@ def test_a_stalled_frame_is_disconnected_while_others_wait_for_its_memory(
     large = frame(1, bytes(4 * BUSY_BUFFER_BYTES))
 
     async def scenario() -> None:
-        async with Door(echo, memory_bytes=len(large)) as door, connected(door) as (waiting, transport):
-            async with connected(door) as (stalled, _):
+        async with ServedListener(echo, memory_bytes=len(large)) as served, connected(served) as (waiting, transport):
+            async with connected(served) as (stalled, _):
                 feed(stalled, large[:1_000])
                 feed(stalled, large[1_000:BUSY_BUFFER_BYTES])
                 for _ in range(3):
-                    door.listener.cut_stalled_frames()
+                    served.listener.cut_stalled_frames()
                 assert not stalled._is_over, "nobody waits"
                 feed(waiting, frame(2, b"hello"))
                 assert waiting.is_busy
                 await asyncio.sleep(0)
-                door.listener.cut_stalled_frames()
+                served.listener.cut_stalled_frames()
                 feed(stalled, large[BUSY_BUFFER_BYTES : 2 * BUSY_BUFFER_BYTES])
-                door.listener.cut_stalled_frames()
+                served.listener.cut_stalled_frames()
                 assert not stalled._is_over, "it goes on"
                 feed(stalled, large[2 * BUSY_BUFFER_BYTES :][:100])
-                door.listener.cut_stalled_frames()
+                served.listener.cut_stalled_frames()
                 assert stalled._is_over
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -500,13 +504,13 @@ def test_a_stalled_frame_is_disconnected_while_others_wait_for_its_memory(
 def test_a_frame_takes_memory_for_its_received_bytes_and_not_for_its_announced_size() -> None:
     async def scenario() -> None:
         async with (
-            Door(echo, request_max_bytes=3 * GROWTH * BUSY_BUFFER_BYTES) as door,
-            connected(door) as (connection, transport),
+            ServedListener(echo, request_max_bytes=3 * GROWTH * BUSY_BUFFER_BYTES) as served,
+            connected(served) as (connection, transport),
         ):
             large = frame(1, bytes(2 * GROWTH * BUSY_BUFFER_BYTES))
             feed(connection, large[:4])
             assert connection._frames.capacity == BUSY_BUFFER_BYTES
-            assert door.memory.held_bytes == 0
+            assert served.memory.held_bytes == 0
             arrived = 4
             while arrived < len(large):
                 piece = large[arrived : arrived + min(1_500, len(connection.get_buffer(-1)))]
@@ -521,13 +525,13 @@ def test_a_frame_takes_memory_for_its_received_bytes_and_not_for_its_announced_s
 
 @pytest.mark.parametrize("handle", [forwarded, forwarded_further])
 def test_a_client_that_disconnects_right_after_its_request_holds_no_memory(
-    handle: Callable[[Request], AnswerInTime],
+    handle: Callable[[Request], PendingAnswer],
 ) -> None:
     async def scenario() -> None:
-        async with Door(handle) as door:
-            async with connected(door) as (connection, _):
+        async with ServedListener(handle) as served:
+            async with connected(served) as (connection, _):
                 feed(connection, frame(1, b"abc"))
-            assert door.memory.held_bytes == 0
+            assert served.memory.held_bytes == 0
         gc.collect()
 
     asyncio.run(scenario())
@@ -536,9 +540,9 @@ def test_a_client_that_disconnects_right_after_its_request_holds_no_memory(
 @pytest.mark.parametrize("loop_of", ["asyncio", "uvloop"])
 def test_only_whole_answers_are_sent_to_a_client_that_closed_its_side(loop_of: str) -> None:
     async def scenario() -> None:
-        async with Door(echo_by_turns) as door:
+        async with ServedListener(echo_by_turns) as served:
             for count in (1, 700, 5_000):
-                reader, writer = await door.connect()
+                reader, writer = await served.connect()
                 writer.write(b"".join(frame(number, b"x" * 50) for number in range(count)))
                 writer.write_eof()
                 answered = await reader.read(-1) if count < 5_000 else await reader.readexactly(58)
@@ -561,8 +565,8 @@ def test_a_failed_request_without_an_answer_closes_the_connection(
         raise UnansweredError("the produce failed")
 
     async def scenario() -> None:
-        async with Door(fail_in_time if in_time else fail) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(fail_in_time if in_time else fail) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1))
             with contextlib.suppress(ConnectionResetError):
                 assert not await reader.read()
@@ -579,13 +583,13 @@ def test_a_client_that_disconnects_before_its_answer_is_not_logged(
 ) -> None:
     async def scenario() -> None:
         async def answer(request: Request) -> Answer:
-            (connection,) = door.listener._connections
+            (connection,) = served.listener._connections
             connection._transport.abort()
             await asyncio.sleep(0)  # the transport is closed, and the next turn of the loop cancels this task
             return [b"x"]
 
-        async with Door(answer) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(answer) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1))
             with contextlib.suppress(ConnectionError):
                 assert not await reader.read()
@@ -597,11 +601,11 @@ def test_a_client_that_disconnects_before_its_answer_is_not_logged(
 
 def test_more_than_max_connections_are_closed_at_once() -> None:
     async def scenario() -> None:
-        async with Door(echo, connections_max=1) as door:
-            first_reader, first = await door.connect()
+        async with ServedListener(echo, connections_max=1) as served:
+            first_reader, first = await served.connect()
             first.write(frame(1, b"a"))
             assert await answer_to(first_reader) == (1, b"a")
-            reader, writer = await door.connect()
+            reader, writer = await served.connect()
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await reader.readexactly(1)
             writer.close()
@@ -611,8 +615,8 @@ def test_more_than_max_connections_are_closed_at_once() -> None:
 
 
 def test_a_listeners_own_connection_limit_leaves_room_for_other_listeners() -> None:
-    whole = ConnectionRoom(3)
-    narrow, wide = ConnectionRoom(1, whole), ConnectionRoom(INT_MAX, whole)
+    whole = ConnectionLimit(3)
+    narrow, wide = ConnectionLimit(1, whole), ConnectionLimit(INT_MAX, whole)
     assert narrow.take() == ""
     assert narrow.take() == "max.connections of this listener=1"
     assert [wide.take(), wide.take()] == ["", ""]
@@ -627,11 +631,11 @@ BY_HAND = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}
 
 def test_an_idle_connection_shrinks_its_buffer_and_is_then_closed() -> None:
     async def scenario() -> None:
-        async with Door(echo) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(echo) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1, b"hello"))
             assert await answer_to(reader) == (1, b"hello")
-            (connection,) = door.listener._connections
+            (connection,) = served.listener._connections
             assert connection._frames.capacity == FIRST_BUFFER_BYTES
             many = [b"x" * 100] * 50 + [b"y" * 3 * BUSY_BUFFER_BYTES]
             for number, body in enumerate(many):
@@ -639,13 +643,13 @@ def test_an_idle_connection_shrinks_its_buffer_and_is_then_closed() -> None:
             for number, body in enumerate(many):
                 assert await answer_to(reader) == (number, body)
             assert connection._frames.capacity == BUSY_BUFFER_BYTES
-            door.listener.close_idle_connections(connection.last_request_ms + 10_000)
+            served.listener.close_idle_connections(connection.last_request_ms + 10_000)
             assert connection._frames.capacity == BUSY_BUFFER_BYTES
-            door.listener.close_idle_connections(connection.last_request_ms + 20_000)
+            served.listener.close_idle_connections(connection.last_request_ms + 20_000)
             assert connection._frames.capacity == FIRST_BUFFER_BYTES
             writer.write(frame(9, b"still here"))
             assert await answer_to(reader) == (9, b"still here")
-            door.listener.close_idle_connections(connection.last_request_ms + 70_000)
+            served.listener.close_idle_connections(connection.last_request_ms + 70_000)
             assert await reader.read() == b""
             writer.close()
 
@@ -654,8 +658,8 @@ def test_an_idle_connection_shrinks_its_buffer_and_is_then_closed() -> None:
 
 def test_requests_of_unknown_versions_share_one_metric() -> None:
     async def scenario() -> None:
-        async with Door(echo) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(echo) as served:
+            reader, writer = await served.connect()
             for version in (100, 101, 31_000):
                 message = HEARTBEAT_V0.pack(ApiKey.API_VERSIONS, version, version, -1) + b"\x00x"
                 writer.write(struct.pack(">i", len(message)) + message)

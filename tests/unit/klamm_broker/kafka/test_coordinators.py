@@ -13,8 +13,8 @@ from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
 from klamm_broker.kafka.groups import GroupApis
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import ApiKey
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.transactions import TransactionApis
 from klamm_server.metadata.image import MetadataImage
@@ -46,9 +46,9 @@ def image(live: Iterable[int]) -> MetadataImage:
     return replay(MetadataImage.empty(), records, len(records))
 
 
-def views(live: Iterable[int] = BROKERS, listener: str = "KAFKA") -> list[SeenCluster]:
+def views(live: Iterable[int] = BROKERS, listener: str = "KAFKA") -> list[ListenerMetadata]:
     found = image(live)
-    return [SeenCluster(lambda: found, broker_id, listener) for broker_id in BROKERS]
+    return [ListenerMetadata(lambda: found, broker_id, listener) for broker_id in BROKERS]
 
 
 @pytest.mark.parametrize("listener", ["KAFKA", "PUBLIC"])
@@ -83,7 +83,7 @@ def test_each_group_is_listed_by_one_broker() -> None:
     def listed(_: Any) -> pb.ListGroupsResponse:
         return pb.ListGroupsResponse(groups=[pb.ListedGroup(group_id=key, type="classic") for key in KEYS])
 
-    async def ask(coordinators: Any, view: SeenCluster) -> Any:
+    async def ask(coordinators: Any, view: ListenerMetadata) -> Any:
         groups = GroupApis(coordinators, TopicIds(MetadataImage.empty), view)
         return await answer_of(groups.list_groups, ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []})
 
@@ -96,7 +96,7 @@ def test_each_transaction_is_listed_by_one_broker() -> None:
         transactions = [pb.ListedTransaction(transactional_id=key, state="Ongoing") for key in KEYS]
         return pb.ListTransactionsResponse(transactions=transactions)
 
-    async def ask(coordinators: Any, view: SeenCluster) -> Any:
+    async def ask(coordinators: Any, view: ListenerMetadata) -> Any:
         transactions = TransactionApis(coordinators, view, TopicIds(MetadataImage.empty), None)
         fields = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
         return await answer_of(transactions.list_transactions, ApiKey.LIST_TRANSACTIONS, 1, fields)
@@ -157,7 +157,7 @@ REFUSED = {
 def test_only_the_coordinators_broker_describes_and_deletes_groups_and_transactions(api_key: ApiKey) -> None:
     rpc, answer, fields, outcome = REFUSED[api_key]
 
-    async def ask(coordinators: Any, view: SeenCluster) -> int:
+    async def ask(coordinators: Any, view: ListenerMetadata) -> int:
         groups = GroupApis(coordinators, TopicIds(MetadataImage.empty), view)
         handler = {
             ApiKey.DESCRIBE_GROUPS: groups.describe_groups,

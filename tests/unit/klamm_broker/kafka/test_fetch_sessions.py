@@ -17,8 +17,8 @@ from klamm_broker.kafka.fetch_sessions import (
     LOOK_AGAIN_MS,
     NO_SESSION,
     PARTITIONS_PER_SLOT,
+    FetchContext,
     FetchSessions,
-    FetchTurn,
     SessionRequest,
 )
 from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
@@ -54,18 +54,20 @@ def request(
     )
 
 
-def begin(sessions: FetchSessions, asked: SessionRequest, now_ms: int = 0) -> FetchTurn:
-    turn = sessions.begin(asked, lambda topic_id: topic_id.decode(), object(), now_ms)
+def begin(sessions: FetchSessions, asked: SessionRequest, now_ms: int = 0) -> FetchContext:
+    context = sessions.begin(asked, lambda topic_id: topic_id.decode(), object(), now_ms)
     sessions.check_invariants()
-    return turn
+    return context
 
 
-def wanted(turn: FetchTurn) -> Sequence[FetchCursor]:
+def wanted(context: FetchContext) -> Sequence[FetchCursor]:
     """Returns the positions that the broker reads for the fetch."""
-    return turn.wanted if turn.reads is None else turn.reads.cursors(ReaderTerms(read_committed=False))
+    return context.wanted if context.reads is None else context.reads.cursors(ReaderTerms(read_committed=False))
 
 
-def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset[int] = frozenset()) -> dict[int, int]:
+def answers(
+    context: FetchContext, high_watermarks: dict[int, int], records: frozenset[int] = frozenset()
+) -> dict[int, int]:
     """Returns the high watermarks in the answer to a client, if the partitions have these high watermarks."""
     found = [
         PartitionAnswer(
@@ -75,9 +77,9 @@ def answers(turn: FetchTurn, high_watermarks: dict[int, int], records: frozenset
             log_start_offset=0,
             records_bytes=10 if one.topic_partition.partition in records else 0,
         )
-        for one in wanted(turn)
+        for one in wanted(context)
     ]
-    return {one.topic_partition.partition: one.high_watermark for one in turn.select(found)}
+    return {one.topic_partition.partition: one.high_watermark for one in context.select(found)}
 
 
 @given(
@@ -98,47 +100,47 @@ def test_a_clients_view_of_its_fetch_session_equals_the_partitions_state(
     sessions = sessions_of(1)
     high_watermarks = dict.fromkeys(range(6), 0)
     offsets = {0: 0}
-    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, offsets))
-    known = answers(turn, high_watermarks)
+    context = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, offsets))
+    known = answers(context, high_watermarks)
     for epoch, (changed, gone, news, records) in enumerate(steps, 1):
         forgotten = [number for number in gone if number in offsets and number not in changed]
         offsets.update(changed)
         for number in forgotten:
             del offsets[number], known[number]
         high_watermarks.update(news)
-        turn = begin(sessions, request(turn.session_id, epoch, changed, forgotten))
-        assert {one.topic_partition.partition: one.offset for one in wanted(turn)} == offsets
-        told = answers(turn, high_watermarks, records)
+        context = begin(sessions, request(context.session_id, epoch, changed, forgotten))
+        assert {one.topic_partition.partition: one.offset for one in wanted(context)} == offsets
+        told = answers(context, high_watermarks, records)
         assert records & set(offsets) <= set(told)
         known.update(told)
         assert known == {number: high_watermarks[number] for number in offsets}
         if not offsets:
-            assert turn.session_id == NO_SESSION
+            assert context.session_id == NO_SESSION
             return
 
 
 def test_an_unchanged_partition_is_left_out_and_an_error_is_repeated_until_it_is_over() -> None:
     sessions = sessions_of(1)
-    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 5, 1: 5}))
-    wanted(turn)
+    context = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 5, 1: 5}))
+    wanted(context)
     broken = PartitionAnswer(TopicPartition("t", 0), -1, -1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     fine = PartitionAnswer(TopicPartition("t", 1), 5, 5, 0)
     mended = PartitionAnswer(TopicPartition("t", 0), 5, 5, 0)
-    assert list(turn.select([broken, fine])) == [broken, fine]
-    wanted(turn := begin(sessions, request(turn.session_id, 1, {})))
-    assert list(turn.select([broken, fine])) == [broken]
-    wanted(turn := begin(sessions, request(turn.session_id, 2, {})))
-    assert list(turn.select([mended, fine])) == [mended]
-    wanted(turn := begin(sessions, request(turn.session_id, 3, {})))
-    assert list(turn.select([mended, fine])) == []
+    assert list(context.select([broken, fine])) == [broken, fine]
+    wanted(context := begin(sessions, request(context.session_id, 1, {})))
+    assert list(context.select([broken, fine])) == [broken]
+    wanted(context := begin(sessions, request(context.session_id, 2, {})))
+    assert list(context.select([mended, fine])) == [mended]
+    wanted(context := begin(sessions, request(context.session_id, 3, {})))
+    assert list(context.select([mended, fine])) == []
 
 
 def test_partitions_that_returned_records_are_read_last_in_the_next_fetch() -> None:
     sessions = sessions_of(1)
-    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
-    answers(turn, {0: 1, 1: 1, 2: 1}, frozenset({0, 1}))
-    turn = begin(sessions, request(turn.session_id, 1, {}))
-    assert [one.topic_partition.partition for one in wanted(turn)] == [2, 0, 1]
+    context = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
+    answers(context, {0: 1, 1: 1, 2: 1}, frozenset({0, 1}))
+    context = begin(sessions, request(context.session_id, 1, {}))
+    assert [one.topic_partition.partition for one in wanted(context)] == [2, 0, 1]
 
 
 def test_a_fetch_with_a_wrong_session_epoch_naming_or_id_is_refused() -> None:
@@ -170,9 +172,9 @@ def test_a_fetch_session_ends_when_its_client_closes_it_or_forgets_all_partition
 
 def test_a_fetch_session_by_topic_id_uses_the_topics_current_name() -> None:
     sessions = sessions_of(1)
-    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, topic=b"id"))
-    turn = sessions.begin(request(turn.session_id, 1, {}, topic=b"id"), lambda _: "flights", object(), 0)
-    assert [one.topic_partition.topic for one in wanted(turn)] == ["flights"]
+    context = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0}, topic=b"id"))
+    context = sessions.begin(request(context.session_id, 1, {}, topic=b"id"), lambda _: "flights", object(), 0)
+    assert [one.topic_partition.topic for one in wanted(context)] == ["flights"]
 
 
 def test_a_stale_fetch_session_is_evicted_for_a_new_one() -> None:
@@ -281,7 +283,7 @@ def test_sessions_that_nobody_uses_give_way_to_new_ones() -> None:
 
 def test_a_forgotten_partition_gives_its_memory_back() -> None:
     sessions = sessions_of(1)
-    turn = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
+    context = begin(sessions, request(NO_SESSION, INITIAL_EPOCH, {0: 0, 1: 0, 2: 0}))
     before_bytes = sessions.shares.held_bytes
-    begin(sessions, request(turn.session_id, 1, {}, [1, 7]))
+    begin(sessions, request(context.session_id, 1, {}, [1, 7]))
     assert sessions.shares.held_bytes < before_bytes

@@ -15,7 +15,7 @@ import uvloop
 from klamm_broker.kafka.connection import Answer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import Part
-from tests.support.kafka_door import Door, answer_to, echo, frame
+from tests.support.kafka_listener import ServedListener, answer_to, echo, frame
 from tests.support.record_files import CONTENT, FILE_BYTES, Files
 
 
@@ -42,8 +42,8 @@ def test_bytes_and_files_arrive_in_their_order(files: Files, run: Callable[[obje
         return parts
 
     async def scenario() -> None:
-        async with Door(handle) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(handle) as served:
+            reader, writer = await served.connect()
             writer.write(b"".join(frame(number, b"x") for number in range(1, 8)))
             expected = b"first" + b"".join(CONTENT[at : at + size] + b"then" for at, size in pieces)
             for number in range(1, 8):
@@ -59,11 +59,11 @@ def test_a_client_that_stops_reading_blocks_no_other_client_and_leaves_no_file_o
         return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else echo(request)
 
     async def scenario() -> None:
-        async with Door(handle) as door:
-            with socket.create_connection(("127.0.0.1", door.port)) as slow:
+        async with ServedListener(handle) as served:
+            with socket.create_connection(("127.0.0.1", served.port)) as slow:
                 slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 slow.sendall(frame(1))
-                reader, writer = await door.connect()
+                reader, writer = await served.connect()
                 for number in itertools.count(2):
                     writer.write(frame(number, b"quick"))
                     assert await answer_to(reader) == (number, b"quick")
@@ -71,7 +71,7 @@ def test_a_client_that_stops_reading_blocks_no_other_client_and_leaves_no_file_o
                         break
                 writer.close()
             await files.until(0)
-        assert door.memory.held_bytes == 0
+        assert served.memory.held_bytes == 0
 
     asyncio.run(scenario())
 
@@ -83,15 +83,15 @@ def test_a_client_that_disconnects_during_an_answer_is_not_logged(
         return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else echo(request)
 
     async def scenario() -> None:
-        async with Door(handle) as door:
-            with socket.create_connection(("127.0.0.1", door.port)) as slow:
+        async with ServedListener(handle) as served:
+            with socket.create_connection(("127.0.0.1", served.port)) as slow:
                 slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 slow.sendall(frame(1))
                 await files.until(1)
                 # Unread bytes in the receive buffer turn the close into a reset.
                 slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             await files.until(0)
-            reader, writer = await door.connect()
+            reader, writer = await served.connect()
             writer.write(frame(2, b"next"))
             assert await answer_to(reader) == (2, b"next")
             writer.close()
@@ -106,12 +106,12 @@ def test_a_listener_that_closes_during_an_answer_closes_its_files(files: Files) 
         return [files.make(0, FILE_BYTES)]
 
     async def scenario() -> None:
-        async with Door(handle) as door:
-            with socket.create_connection(("127.0.0.1", door.port)) as slow:
+        async with ServedListener(handle) as served:
+            with socket.create_connection(("127.0.0.1", served.port)) as slow:
                 slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 slow.sendall(frame(1))
                 await files.until(1)
-                await door.listener.close()
+                await served.listener.close()
                 assert files.open_count == 0
 
     asyncio.run(scenario())
@@ -124,8 +124,8 @@ def test_a_file_that_was_truncated_ends_the_connection(files: Files) -> None:
         return [file]
 
     async def scenario() -> None:
-        async with Door(handle) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(handle) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1))
             (size,) = struct.unpack(">i", await reader.readexactly(4))
             assert size == FILE_BYTES + 4

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from klamm_broker.kafka.frame_buffer import BUSY_BUFFER_BYTES, FIRST_BUFFER_BYTES, FrameBuffer, NotKafkaError
 from klamm_broker.kafka.wire import MalformedRequestError
-from klamm_server.net.wrong_door import Visitor
+from klamm_server.net.wrong_protocol import ClientProtocol
 
 MAX_BYTES = 10 * BUSY_BUFFER_BYTES
 
@@ -69,7 +69,7 @@ def test_another_protocol_is_recognized_only_in_the_first_bytes_of_a_connection(
     feed(frames, stranger)
     with pytest.raises(NotKafkaError) as found:
         frames.next_frame(MAX_BYTES)
-    assert found.value.visitor is Visitor.HTTP
+    assert found.value.protocol is ClientProtocol.HTTP
     frames = FrameBuffer()
     feed(frames, sent(b"ab") + stranger)
     frames.drop_frame(2)

@@ -17,7 +17,7 @@ from klamm.errors import ErrorCode
 from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import TopicPartition
 from klamm_broker.handlers.fetch import FetchQuery
-from klamm_broker.handlers.produce import AnswersInTime, Produce, Produced
+from klamm_broker.handlers.produce import PendingAnswers, Produce, Produced
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.kafka import messages
 from klamm_broker.kafka.api_versions import api_versions
@@ -58,7 +58,7 @@ class ScriptedProduce:
         self.in_time = in_time
         self.given: Produce | None = None
 
-    def serve(self, produce: Produce) -> list[Produced] | AnswersInTime:
+    def serve(self, produce: Produce) -> list[Produced] | PendingAnswers:
         self.given = produce
         return self._later() if self.in_time else self.answers
 

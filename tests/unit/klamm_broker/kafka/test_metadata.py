@@ -12,13 +12,13 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.requests import ApiKey, Request, parse_request
-from klamm_broker.kafka.seen_cluster import SeenCluster
 from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_server.metadata.replay import replay
 from klamm_server.net.listeners import Listener, SecurityProtocol, encode
-from klamm_server.runtime.loop_slices import SLICE_MAX_S, LoopSlices
+from klamm_server.runtime.sliced_work import SLICE_MAX_S, SlicedWork
 from klamm_server.security.session import Session, called_by
 from tests.support.callers import session_of
 from tests.support.kafka_requests import (
@@ -51,9 +51,9 @@ class ScriptedMetadata:
 
 
 def metadata_of(
-    request: Request, handler: ScriptedMetadata, view: SeenCluster, slices: LoopSlices | None = None
+    request: Request, handler: ScriptedMetadata, view: ListenerMetadata, slices: SlicedWork | None = None
 ) -> bytes:
-    answer = metadata(request, handler, view, TOPIC_IDS, slices or LoopSlices())
+    answer = metadata(request, handler, view, TOPIC_IDS, slices or SlicedWork())
     assert isinstance(answer, list) or handler.asked
     return joined(answer if isinstance(answer, list) else asyncio.run(answer))
 
@@ -68,17 +68,17 @@ def names_request(names: int) -> Request:
 def test_metadata_of_many_names_are_written_in_several_turns_with_the_callers_rights(session: Session | None) -> None:
     request, clock_s = names_request(1_000), count(0, SLICE_MAX_S)
 
-    def answer_of(slices: LoopSlices) -> Any:
+    def answer_of(slices: SlicedWork) -> Any:
         def handle(asked: Request) -> Any:
             return metadata(asked, ScriptedMetadata(), CLUSTER, TOPIC_IDS, slices)
 
         return handle(request) if session is None else called_by(session, handle, request)
 
-    at_once = answer_of(LoopSlices(lambda: 0.0))
+    at_once = answer_of(SlicedWork(lambda: 0.0))
     assert isinstance(at_once, list)
 
     async def in_turns() -> tuple[bytes, int]:
-        answer = answer_of(LoopSlices(lambda: next(clock_s)))
+        answer = answer_of(SlicedWork(lambda: next(clock_s)))
         assert not isinstance(answer, list)
         task = asyncio.create_task(answer)
         turns = 0
@@ -89,13 +89,13 @@ def test_metadata_of_many_names_are_written_in_several_turns_with_the_callers_ri
 
     answer, turns = asyncio.run(in_turns())
     assert answer == joined(at_once)
-    assert (answer == metadata_of(request, ScriptedMetadata(), CLUSTER, LoopSlices(lambda: 0.0))) == (session is None)
+    assert (answer == metadata_of(request, ScriptedMetadata(), CLUSTER, SlicedWork(lambda: 0.0))) == (session is None)
     assert turns >= 20
 
 
 def test_metadata_are_refused_for_more_names_than_an_array_may_have() -> None:
     with pytest.raises(MalformedRequestError, match="100001 topics; expected at most 100000"):
-        metadata(names_request(100_000), ScriptedMetadata(), CLUSTER, TOPIC_IDS, LoopSlices(lambda: 0.0))
+        metadata(names_request(100_000), ScriptedMetadata(), CLUSTER, TOPIC_IDS, SlicedWork(lambda: 0.0))
 
 
 @pytest.mark.parametrize("everything", [False, True])
@@ -117,7 +117,7 @@ def test_metadata_in_every_version_have_the_bytes_of_kios_schema(version: int, e
         },
     )
     handler = ScriptedMetadata()
-    written = metadata_of(request, handler, SeenCluster(image, 2, "KAFKA"))
+    written = metadata_of(request, handler, ListenerMetadata(image, 2, "KAFKA"))
     assert handler.asked == ([] if everything else [("nowhere", True)])
     assert handler.waited_for == (frozenset() if everything else {"nowhere"})
 
@@ -168,7 +168,7 @@ def test_metadata_name_no_leader_that_the_client_cannot_dial(version: int) -> No
     public = Listener("PUBLIC", SecurityProtocol.KAFKA, "example.com", 1092)
     two = RegisterBrokerRecord(broker_id=2, broker_epoch=99, listeners=encode([public]))
     seen = replay(image(), [MetadataRecord(register_broker=two)], image().end_index + 1)
-    view = SeenCluster(lambda: seen, 1, "PUBLIC")
+    view = ListenerMetadata(lambda: seen, 1, "PUBLIC")
     fields = {
         "topics": [{"name": "flights", "topic_id": uuid.UUID(int=0)}],
         "allow_auto_topic_creation": False,
@@ -189,7 +189,7 @@ def test_librdkafkas_metadata_request_for_all_topics_is_accepted() -> None:
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     handler = ScriptedMetadata()
     request = parse_request(memoryview(frame), "")
-    assert b"flights" in metadata_of(request, handler, SeenCluster(image, 2, "KAFKA"))
+    assert b"flights" in metadata_of(request, handler, ListenerMetadata(image, 2, "KAFKA"))
 
 
 @pytest.mark.parametrize("name", ["?", "?00", "?zz", "?" + "0" * 33, "no/topic"])
@@ -202,6 +202,6 @@ def test_a_topic_name_that_looks_like_the_placeholder_of_an_unknown_id_is_a_plai
         "include_topic_authorized_operations": False,
     }
     handler = ScriptedMetadata()
-    metadata_of(request_of(ApiKey.METADATA, version, fields), handler, SeenCluster(image, 2, "KAFKA"))
+    metadata_of(request_of(ApiKey.METADATA, version, fields), handler, ListenerMetadata(image, 2, "KAFKA"))
     assert handler.asked == [(name, version < 4)]
     assert TOPIC_IDS.id_of(name) == bytes(16)

@@ -14,7 +14,7 @@ import pytest
 from klamm.acls import AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.quotas import REQUEST_PERCENTAGE
-from klamm_broker.kafka.handshake_room import SHARE_OF_AN_ADDRESS
+from klamm_broker.kafka.handshake_limit import SHARE_OF_AN_ADDRESS
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_server.metadata.acl_index import AclIndex
@@ -24,9 +24,9 @@ from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 from klamm_server.security.session import CALLER
 from tests.support import certificates
-from tests.support.audit_events import Told
-from tests.support.kafka_door import REQUEST_MAX_BYTES, answer_to, frame
-from tests.support.sasl_door import RECEIVE_MAX, Client, Run, World, both_loops, image, message
+from tests.support.audit_events import AuditedServer
+from tests.support.kafka_listener import REQUEST_MAX_BYTES, answer_to, frame
+from tests.support.sasl_authenticator import RECEIVE_MAX, Client, Run, World, both_loops, image, message
 from tests.support.tls_world import TlsWorld
 from tests.support.waiting import until
 
@@ -36,8 +36,8 @@ from tests.support.waiting import until
 def test_a_client_that_has_logged_in_is_served(run: Run, login: Callable[[Client], Any]) -> None:
     async def scenario() -> None:
         world = World()
-        async with world.opened() as door:
-            client = await Client.of(door)
+        async with world.opened() as authenticator:
+            client = await Client.of(authenticator)
             await until(lambda: len(world.room) == 1)
             assert await login(client) == 0
             assert len(world.room) == 0
@@ -52,8 +52,8 @@ def test_a_client_that_has_logged_in_is_served(run: Run, login: Callable[[Client
 @pytest.mark.parametrize("name", ["alice", "nobody"])
 def test_a_wrong_password_is_answered_and_ends_the_connection(run: Run, login: Any, name: str) -> None:
     async def scenario() -> None:
-        async with World().opened() as door:
-            client = await Client.of(door)
+        async with World().opened() as authenticator:
+            client = await Client.of(authenticator)
             assert await login(client, name, "wrong") == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert await client.is_cut_off()
 
@@ -63,8 +63,8 @@ def test_a_wrong_password_is_answered_and_ends_the_connection(run: Run, login: A
 @both_loops
 def test_an_unknown_mechanism_is_answered_with_the_enabled_ones(run: Run) -> None:
     async def scenario() -> None:
-        async with World().opened() as door:
-            client = await Client.of(door)
+        async with World().opened() as authenticator:
+            client = await Client.of(authenticator)
             answer = await client.ask(ApiKey.SASL_HANDSHAKE, 1, b"\x00\x06GSSAPI")
             assert answer == b"\x00\x21\x00\x00\x00\x02\x00\x0dSCRAM-SHA-256\x00\x05PLAIN"
             assert await client.is_cut_off()
@@ -81,18 +81,18 @@ def test_before_the_login_only_api_versions_is_handled(run: Run) -> None:
         return [b"versions"]
 
     async def scenario() -> None:
-        async with World().opened(handle) as door:
-            early = await Client.of(door)
+        async with World().opened(handle) as authenticator:
+            early = await Client.of(authenticator)
             early.writer.write(frame(1, b"a"))
             assert await early.is_cut_off()
             for request in (ApiKey.PRODUCE, 9, b""), (ApiKey.METADATA, 12, b"\x00\x01"):
-                between = await Client.of(door)
+                between = await Client.of(authenticator)
                 assert await between.handshake() == 0
                 between.writer.write(message(*request))
                 assert await between.is_cut_off()
             assert not handled
             # Clients may ask this without a login.
-            asking = await Client.of(door)
+            asking = await Client.of(authenticator)
             assert await asking.ask(ApiKey.API_VERSIONS, 0, b"") == b"versions"
             assert await asking.by_plain() == 0
             assert [one.api_key for one in handled] == [ApiKey.API_VERSIONS]
@@ -102,18 +102,18 @@ def test_before_the_login_only_api_versions_is_handled(run: Run) -> None:
 
 @both_loops
 def test_the_audit_has_clients_that_break_off_their_login(run: Run) -> None:
-    told = Told()
+    told = AuditedServer()
 
     async def scenario() -> None:
-        async with World(auditor=told.auditor).opened() as door:
-            early, between = await Client.of(door), await Client.of(door)
+        async with World(auditor=told.auditor).opened() as authenticator:
+            early, between = await Client.of(authenticator), await Client.of(authenticator)
             early.writer.write(frame(1, b"a"))
             assert await early.is_cut_off()
             assert await between.handshake() == 0
             between.writer.write(message(ApiKey.METADATA, 12, b"\x00\x01"))
             assert await between.is_cut_off()
-        async with World(auditor=told.auditor, authentication_timeout_ms="1000").opened() as door:
-            assert await (await Client.of(door)).is_cut_off()
+        async with World(auditor=told.auditor, authentication_timeout_ms="1000").opened() as authenticator:
+            assert await (await Client.of(authenticator)).is_cut_off()
         await told.auditor.close()
 
     run(scenario())
@@ -136,8 +136,8 @@ def test_quotas_count_a_client_only_after_its_login(run: Run) -> None:
         return [b"versions"]
 
     async def scenario() -> None:
-        async with World().opened(handle, quotas=quotas) as door:
-            client = await Client.of(door)
+        async with World().opened(handle, quotas=quotas) as authenticator:
+            client = await Client.of(authenticator)
             for _ in range(2):
                 assert await client.ask(ApiKey.API_VERSIONS, 0, b"") == b"versions"
                 counted.append(len(quotas))
@@ -152,13 +152,13 @@ def test_quotas_count_a_client_only_after_its_login(run: Run) -> None:
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 def test_another_request_during_a_login_gets_illegal_sasl_state_and_ends_the_connection(run: Run, again: bool) -> None:
     async def scenario() -> None:
-        async with World(connections_max_reauth_ms="60000").opened() as door:
+        async with World(connections_max_reauth_ms="60000").opened() as authenticator:
             for request, answer in {
                 (ApiKey.HEARTBEAT, 0, b"what nobody reads"): b"\x00\x22",
                 (ApiKey.API_VERSIONS, 0, b""): b"\x00\x22\x00\x00\x00\x00",
                 (ApiKey.SASL_HANDSHAKE, 1, b"\x00\x05PLAIN"): b"\x00\x22\x00\x00\x00\x00",
             }.items():
-                client = await Client.of(door)
+                client = await Client.of(authenticator)
                 if again:
                     assert await client.by_plain() == 0
                 assert await client.handshake() == 0
@@ -176,8 +176,8 @@ def test_a_login_that_may_not_begin_gets_illegal_sasl_state_and_the_session_goes
     run: Run, max_reauth_ms: str
 ) -> None:
     async def scenario() -> None:
-        async with World(connections_max_reauth_ms=max_reauth_ms).opened() as door:
-            client = await Client.of(door)
+        async with World(connections_max_reauth_ms=max_reauth_ms).opened() as authenticator:
+            client = await Client.of(authenticator)
             assert await client.by_plain() == 0
             if max_reauth_ms != "0":
                 assert await client.by_plain() == 0
@@ -194,8 +194,8 @@ def test_a_login_that_may_not_begin_gets_illegal_sasl_state_and_the_session_goes
 @pytest.mark.parametrize("size", [RECEIVE_MAX + 1, 2**31 - 1, -1, 0])
 def test_a_frame_that_is_too_large_ends_the_connection_at_once(run: Run, size: int) -> None:
     async def scenario() -> None:
-        async with World().opened() as door:
-            client = await Client.of(door)
+        async with World().opened() as authenticator:
+            client = await Client.of(authenticator)
             client.writer.write(struct.pack(">i", size))
             assert await client.is_cut_off()
 
@@ -210,18 +210,18 @@ def test_one_address_has_a_bounded_number_of_connections_without_a_login(
     async def scenario() -> None:
         world, tls_world = World(unauthenticated_max=3 * SHARE_OF_AN_ADDRESS), TlsWorld(tmp_path)
         tls, dialler = (tls_world.clients(), tls_world.dialler()) if with_tls else (None, None)
-        async with world.opened(tls=tls) as door:
-            good = await Client.of(door, dialler)
+        async with world.opened(tls=tls) as authenticator:
+            good = await Client.of(authenticator, dialler)
             assert await good.by_plain() == 0
-            waiting = [await Client.of(door, dialler) for _ in range(3)]
+            waiting = [await Client.of(authenticator, dialler) for _ in range(3)]
             await until(lambda: len(world.room) == 3)
             with contextlib.suppress(OSError):
-                assert await (await Client.of(door, dialler)).is_cut_off()
+                assert await (await Client.of(authenticator, dialler)).is_cut_off()
             assert await waiting[0].by_plain() == 0
             await until(lambda: len(world.room) == 2)
             waiting[1].writer.close()
             await until(lambda: len(world.room) == 1)
-            assert await (await Client.of(door, dialler)).by_plain() == 0
+            assert await (await Client.of(authenticator, dialler)).by_plain() == 0
             assert await good.is_served()
 
     run(scenario())
@@ -237,8 +237,8 @@ def test_a_removed_or_changed_credential_ends_connections_with_waiting_requests_
 
     async def scenario() -> None:
         world = World()
-        async with world.opened(for_ever) as door:
-            waiting, idle, other = [await Client.of(door) for _ in range(3)]
+        async with world.opened(for_ever) as authenticator:
+            waiting, idle, other = [await Client.of(authenticator) for _ in range(3)]
             for one in (waiting, idle):
                 assert await one.by_scram() == 0
             assert await other.by_plain("bob", "builder") == 0
@@ -249,7 +249,7 @@ def test_a_removed_or_changed_credential_ends_connections_with_waiting_requests_
             world.logins.on_image(image(bob="other"))
             for one in (waiting, idle, other):
                 assert await one.is_cut_off()
-            assert len(door.listener) == 0
+            assert len(authenticator.listener) == 0
 
     run(scenario())
 
@@ -267,9 +267,9 @@ def test_requests_of_a_connection_run_as_the_user_that_logged_in(run: Run) -> No
 
     async def scenario() -> None:
         gate = Gate(StandardAuthorizer(super_users=["User:alice"], allow_everyone_if_no_acl_found=False), AclIndex)
-        async with World().opened(handle, gate=gate) as door:
+        async with World().opened(handle, gate=gate) as authenticator:
             for name, password in (("alice", "wonderland"), ("bob", "builder")):
-                client = await Client.of(door)
+                client = await Client.of(authenticator)
                 await client.ask(ApiKey.API_VERSIONS, 0, b"")
                 assert await client.by_plain(name, password) == 0
                 await client.is_served(b"a")
@@ -294,8 +294,8 @@ def test_over_tls_the_principal_is_that_of_the_login_and_not_of_the_certificate(
         tls = tls_world.clients(ssl_client_auth="required")
         tls = TlsClients(tls.context, tls._rules, timeout_ms=tls.timeout_ms, room=tls.room, names_clients=False)
         gate = Gate(StandardAuthorizer(super_users=[], allow_everyone_if_no_acl_found=False), AclIndex)
-        async with World().opened(handle, tls=tls, gate=gate) as door:
-            client = await Client.of(door, tls_world.dialler(certificates.client("carol")))
+        async with World().opened(handle, tls=tls, gate=gate) as authenticator:
+            client = await Client.of(authenticator, tls_world.dialler(certificates.client("carol")))
             assert await client.by_scram() == 0
             assert await client.is_served(b"a")
 

@@ -20,11 +20,11 @@ from klamm_broker.kafka.sasl_messages import (
     authenticate_answer,
     handshake_answer,
     out_of_place,
-    wanted_mechanism,
+    requested_mechanism,
 )
 from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.wire import MalformedRequestError
-from klamm_server.security.sasl.sasl_door import AuthenticateReply
+from klamm_server.security.sasl.sasl_authenticator import AuthenticateReply
 
 VERSIONS = range(SPOKEN[ApiKey.SASL_AUTHENTICATE].max + 1)
 
@@ -48,7 +48,7 @@ def read_by_kio(api_key: ApiKey, version: int, parts: list[Any]) -> Any:
 
 
 def test_a_sasl_handshake_matches_kios_schema() -> None:
-    assert wanted_mechanism(by_kio(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")) == "PLAIN"
+    assert requested_mechanism(by_kio(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")) == "PLAIN"
     answer = read_by_kio(
         ApiKey.SASL_HANDSHAKE, 1, handshake_answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("PLAIN", "X"))
     )
@@ -92,7 +92,7 @@ def test_sasl_requests_at_a_listener_without_logins_get_illegal_sasl_state() -> 
 @pytest.mark.parametrize("body", [b"", b"\x00", b"\xff\xff", b"\x00\x09PLAIN", b"\x00\x05PLAINx", b"\x00\x01\xff"])
 def test_a_malformed_sasl_handshake_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedRequestError):
-        wanted_mechanism(request(ApiKey.SASL_HANDSHAKE, 1, body))
+        requested_mechanism(request(ApiKey.SASL_HANDSHAKE, 1, body))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

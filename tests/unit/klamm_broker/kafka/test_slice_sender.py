@@ -16,7 +16,7 @@ from klamm_broker.kafka.file_sender import FileSender
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.slice_sender import SLICE_BYTES, WRITE_BUFFER_BYTES, SliceSender
 from klamm_broker.kafka.wire import Part
-from tests.support.kafka_door import Door, answer_to, echo, frame
+from tests.support.kafka_listener import ServedListener, answer_to, echo, frame
 from tests.support.record_files import CONTENT, FILE_BYTES, Files
 from tests.support.tls_world import TlsWorld
 from tests.support.waiting import settle
@@ -56,10 +56,10 @@ def test_bytes_and_files_arrive_in_their_order(files: Files, world: TlsWorld, ru
 
     async def scenario() -> None:
         expected = b"first" + b"".join(CONTENT[at : at + size] + b"then" for at, size in pieces)
-        async with Door(handle, tls=world.clients()) as door:
+        async with ServedListener(handle, tls=world.clients()) as served:
 
             async def client() -> None:
-                reader, writer = await door.connect(world.dialler())
+                reader, writer = await served.connect(world.dialler())
                 writer.write(b"".join(frame(number, b"x") for number in range(1, 5)))
                 for number in range(1, 5):
                     assert await answer_to(reader) == (number, b"plain" if number % 2 else expected)
@@ -80,17 +80,17 @@ def test_a_tls_client_that_stops_reading_holds_little_memory_and_blocks_no_other
         return [files.make(0, FILE_BYTES)] * 20 if request.correlation_id == 1 else echo(request)
 
     async def scenario() -> None:
-        async with Door(handle, tls=world.clients()) as door:
-            slow_reader, slow = await door.connect(world.dialler())
+        async with ServedListener(handle, tls=world.clients()) as served:
+            slow_reader, slow = await served.connect(world.dialler())
             transport: Any = slow.transport
             transport.pause_reading()
             slow.write(frame(1))
             await files.until(1)
-            reader, writer = await door.connect(world.dialler())
+            reader, writer = await served.connect(world.dialler())
             for number in range(2, 400):
                 writer.write(frame(number, b"quick"))
                 assert await answer_to(reader) == (number, b"quick")
-            held = [one._transport.get_write_buffer_size() for one in door.listener._connections]
+            held = [one._transport.get_write_buffer_size() for one in served.listener._connections]
             assert max(held) <= WRITE_BUFFER_BYTES + 2 * SLICE_BYTES
             transport.abort()
             writer.close()
@@ -107,8 +107,8 @@ def test_a_file_that_was_truncated_ends_the_tls_connection(files: Files, world: 
         return [file]
 
     async def scenario() -> None:
-        async with Door(handle, tls=world.clients()) as door:
-            reader, writer = await door.connect(world.dialler())
+        async with ServedListener(handle, tls=world.clients()) as served:
+            reader, writer = await served.connect(world.dialler())
             writer.write(frame(1))
             (size,) = struct.unpack(">i", await reader.readexactly(4))
             assert size == FILE_BYTES + 4
@@ -122,8 +122,8 @@ def test_a_file_that_was_truncated_ends_the_tls_connection(files: Files, world: 
 
 def test_sendfile_refuses_a_transport_that_encrypts(world: TlsWorld) -> None:
     async def scenario() -> None:
-        async with Door(echo, tls=world.clients()) as door:
-            _, writer = await door.connect(world.dialler())
+        async with ServedListener(echo, tls=world.clients()) as served:
+            _, writer = await served.connect(world.dialler())
             with pytest.raises(AssertionError, match="plain bytes into a stream of TLS"):
                 FileSender(writer.transport, -1)
             writer.close()

@@ -13,7 +13,7 @@ from klamm.quotas import (
     PRODUCER_BYTE_RATE,
     QuotaEntity,
 )
-from klamm_broker.kafka.connection import Answer, AnswerInTime
+from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.throttle import Throttle
 from klamm_server.security.acls.authorizer import StandardAuthorizer
@@ -21,7 +21,7 @@ from klamm_server.security.gate import Gate
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 from tests.support.callers import allow, index_of
-from tests.support.kafka_door import HEARTBEAT_V0, Door, answer_to
+from tests.support.kafka_listener import HEARTBEAT_V0, ServedListener, answer_to
 from tests.support.waiting import settle, until
 
 SLOW: QuotaEntity = (("client-id", "slow"),)
@@ -67,12 +67,12 @@ def test_a_throttled_connection_is_not_read_and_other_clients_are_served() -> No
                 request.throttle.ms = 3_600_000
             return told(request)
 
-        async with Door(handle, quotas=quotas_of(request_percentage=100.0)) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(handle, quotas=quotas_of(request_percentage=100.0)) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1) + frame(2))
             assert await answer_to(reader) == (1, b"3600000")
             for number in range(50):
-                other_reader, other = await door.connect()
+                other_reader, other = await served.connect()
                 other.write(frame(number, b"other"))
                 assert await answer_to(other_reader) == (number, b"0")
                 other.close()
@@ -80,7 +80,7 @@ def test_a_throttled_connection_is_not_read_and_other_clients_are_served() -> No
             await settle()
             assert not following.done()
             following.cancel()
-        # The door has closed while the client was throttled.
+        # The listener has closed while the client was throttled.
         writer.close()
 
     asyncio.run(scenario())
@@ -89,8 +89,8 @@ def test_a_throttled_connection_is_not_read_and_other_clients_are_served() -> No
 def test_the_request_time_of_a_request_throttles_the_next_one() -> None:
     async def scenario() -> None:
         span = WindowSpan(windows=11, window_ms=60_000)
-        async with Door(told, quotas=quotas_of(span, request_percentage=1e-12)) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(told, quotas=quotas_of(span, request_percentage=1e-12)) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1) + frame(2))
             assert await answer_to(reader) == (1, b"0")
             assert await answer_to(reader) == (2, b"60000"), "a window at most"
@@ -103,8 +103,8 @@ def test_a_produce_is_charged_when_it_arrives() -> None:
     async def scenario() -> None:
         size = len(frame(1, api_key=ApiKey.PRODUCE, version=3)) - 4
         span = WindowSpan(windows=11, window_ms=60_000)
-        async with Door(told, quotas=quotas_of(span, producer_byte_rate=size / 700)) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(told, quotas=quotas_of(span, producer_byte_rate=size / 700)) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1, api_key=ApiKey.PRODUCE, version=3))
             _, rest_ms = await answer_to(reader)
             assert 90_000 <= int(rest_ms) <= 170_000, "700 s of the rate within ten minutes"
@@ -132,8 +132,8 @@ def test_write_txn_markers_is_counted_unless_the_client_has_the_right_to_it(
 
     async def scenario() -> None:
         quotas = quotas_of(request_percentage=100.0)
-        async with Door(handle, quotas=quotas, gate=Gate(authorizer, lambda: index)) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(handle, quotas=quotas, gate=Gate(authorizer, lambda: index)) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1, api_key=ApiKey.WRITE_TXN_MARKERS, version=1, rest=b"\x00"))
             await reader.readexactly(4)
             writer.close()
@@ -145,12 +145,12 @@ def test_write_txn_markers_is_counted_unless_the_client_has_the_right_to_it(
 @pytest.mark.parametrize("quotas", [None, ClientQuotas(WindowSpan())])
 def test_without_quotas_requests_have_no_throttle(quotas: ClientQuotas | None) -> None:
     async def scenario() -> None:
-        def handle(request: Request) -> Answer | AnswerInTime:
+        def handle(request: Request) -> Answer | PendingAnswer:
             assert request.throttle is None
             return told(request)
 
-        async with Door(handle, quotas=quotas) as door:
-            reader, writer = await door.connect()
+        async with ServedListener(handle, quotas=quotas) as served:
+            reader, writer = await served.connect()
             writer.write(frame(1))
             assert await answer_to(reader) == (1, b"0")
             writer.close()
@@ -208,10 +208,10 @@ def test_a_client_that_leaves_while_its_connection_is_delayed_is_removed() -> No
     async def scenario() -> None:
         quotas = ClientQuotas(WindowSpan(windows=2, window_ms=1_000))
         quotas.apply({(("ip", None),): {"connection_creation_rate": 0.001}})
-        async with Door(told, quotas=quotas) as door:
+        async with ServedListener(told, quotas=quotas) as served:
             for _ in range(3):
-                _, writer = await door.connect()
+                _, writer = await served.connect()
                 writer.close()
-            await until(lambda: not len(door.listener), "a connection is still there")
+            await until(lambda: not len(served.listener), "a connection is still there")
 
     asyncio.run(scenario())

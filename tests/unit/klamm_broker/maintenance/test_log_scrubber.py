@@ -172,7 +172,7 @@ class Broker:
     def scrub(self) -> None:
         """Scrubs for one whole pass."""
         self.scrubber.ask(lambda _: True)
-        self.run_until(lambda: not self.scrubber.status()[0].is_asked)
+        self.run_until(lambda: not self.scrubber.status()[0].is_requested)
 
 
 @pytest.fixture

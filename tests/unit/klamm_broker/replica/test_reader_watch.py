@@ -20,7 +20,7 @@ from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedF
 from klamm_broker.replica.follower_partition import LeaderAnswer
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.partition import Partition
-from klamm_broker.replica.reader_watch import PartitionKey, ReaderTurn, ReaderWatch, WatchedReader
+from klamm_broker.replica.reader_watch import PartitionKey, ReaderContext, ReaderWatch, WatchedReader
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.metadata.entities import PartitionImage
 from tests.support import seeds
@@ -297,7 +297,7 @@ class Pair:
     def fetch(self) -> None:
         self.change_request()
         max_bytes = self.rng.choice([ROOM, ROOM, 300, 0])
-        turn = ReaderTurn(self.session)
+        turn = ReaderContext(self.session)
         found, expected = self.locate(turn, max_bytes)
         if not expected.is_urgent and expected.size_bytes < WANTED:
             self.wait(turn, found, expected, WANTED - expected.size_bytes)
@@ -312,7 +312,7 @@ class Pair:
                 cursor = self.twin.cursors[answer.topic_partition.topic, answer.topic_partition.partition]
                 self.take(answer.topic_partition, min(cursor.offset + 1, answer.high_watermark))
 
-    def locate(self, turn: ReaderTurn, max_bytes: int) -> tuple[LocatedFetch, LocatedFetch]:
+    def locate(self, turn: ReaderContext, max_bytes: int) -> tuple[LocatedFetch, LocatedFetch]:
         cursors = turn.cursors(self.terms, self.refused)
         found = self.rig.reader.locate(cursors, max_bytes, self.terms, self.refused, wanted_bytes=WANTED)
         expected = self.twin.locate(max_bytes, self.terms, self.refused)
@@ -321,7 +321,7 @@ class Pair:
         self.full_count += len(expected.answers)
         return found, expected
 
-    def wait(self, turn: ReaderTurn, found: LocatedFetch, expected: LocatedFetch, missing_bytes: int) -> None:
+    def wait(self, turn: ReaderContext, found: LocatedFetch, expected: LocatedFetch, missing_bytes: int) -> None:
         """Waits while things happen. Both fetches complete at the same event."""
         done: list[str] = []
         waits = (
@@ -355,7 +355,7 @@ def test_a_session_has_the_answers_of_fetches_that_read_all_its_partitions(rig: 
 
 def fetched(rig: Rig, reader: WatchedReader, terms: ReaderTerms = UNCOMMITTED) -> tuple[list[str], list[str]]:
     """Fetches once. Returns the partitions that were read, and those that the answer has."""
-    turn = ReaderTurn(reader)
+    turn = ReaderContext(reader)
     found = rig.reader.locate(turn.cursors(terms), ROOM, terms, wanted_bytes=WANTED)
     read = [str(one.topic_partition) for one in found.answers]
     return read, [str(one.topic_partition) for one in turn.select(found.answers)]
@@ -388,7 +388,7 @@ def test_other_options_of_the_fetch_read_all_partitions_again(rig: Rig) -> None:
 
 def test_a_change_between_the_read_and_the_answer_is_in_the_next_answer(rig: Rig) -> None:
     reader = reader_of(rig)
-    turn = ReaderTurn(reader)
+    turn = ReaderContext(reader)
     found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED, wanted_bytes=WANTED)
     rig.append(rig.partitions[1])
     turn.select(found.answers)
@@ -399,7 +399,7 @@ def test_a_change_between_the_read_and_the_answer_is_in_the_next_answer(rig: Rig
 def test_a_change_between_the_read_and_the_wait_completes_the_wait(rig: Rig) -> None:
     reader = reader_of(rig)
     fetched(rig, reader)
-    turn = ReaderTurn(reader)
+    turn = ReaderContext(reader)
     found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED, wanted_bytes=WANTED)
     rig.append(rig.partitions[1])
     assert turn.begin_wait(found.awaited, 1, lambda: None).try_complete()
@@ -408,7 +408,7 @@ def test_a_change_between_the_read_and_the_wait_completes_the_wait(rig: Rig) -> 
 def test_a_wait_completes_with_the_change_that_brings_enough_bytes(rig: Rig) -> None:
     reader = reader_of(rig)
     fetched(rig, reader)
-    turn = ReaderTurn(reader)
+    turn = ReaderContext(reader)
     found = rig.reader.locate(turn.cursors(UNCOMMITTED), ROOM, UNCOMMITTED, wanted_bytes=WANTED)
     done: list[bool] = []
     turn.begin_wait(found.awaited, 2 * len(BATCH), lambda: done.append(True))
@@ -423,7 +423,7 @@ def test_a_wait_completes_with_the_change_that_brings_enough_bytes(rig: Rig) -> 
 def test_the_end_of_a_session_completes_its_waits_and_leaves_nothing_watched(rig: Rig) -> None:
     reader = reader_of(rig)
     fetched(rig, reader)
-    turn = ReaderTurn(reader)
+    turn = ReaderContext(reader)
     done: list[bool] = []
     turn.begin_wait([], 1, lambda: done.append(True))
     reader.close()

@@ -52,22 +52,22 @@ def test_bytes_older_than_eleven_windows_are_forgotten() -> None:
 
 def test_an_idle_quota_allows_one_second_of_its_rate_and_a_just_freed_one_a_portion() -> None:
     one = quota(1_000)
-    assert one.room_bytes(0) == 1_000
+    assert one.free_bytes(0) == 1_000
     one.record(THROTTLED, 1_000, 0)
-    assert one.room_bytes(1_000) == 100
-    assert one.room_bytes(2_000) == 1_000
+    assert one.free_bytes(1_000) == 100
+    assert one.free_bytes(2_000) == 1_000
 
 
 def test_without_a_limit_nothing_is_exceeded() -> None:
     one = quota(NO_LIMIT)
     one.record(THROTTLED, 2**62, 0)
     assert not one.is_exceeded(0)
-    assert (one.free_at_ms(5), one.room_bytes(0)) == (5, NO_LIMIT)
+    assert (one.free_at_ms(5), one.free_bytes(0)) == (5, NO_LIMIT)
 
 
 def test_a_limit_of_zero_lets_one_portion_through_in_eleven_seconds() -> None:
     one = quota(0)
-    assert one.room_bytes(0) == 1
+    assert one.free_bytes(0) == 1
     one.record(THROTTLED, 1, 0)
     assert one.is_exceeded(10_999)
     assert one.free_at_ms(0) == 11_000

@@ -211,7 +211,7 @@ def test_an_unchanged_partition_is_left_out_and_its_next_append_wakes_the_sessio
     assert [part[0] for part in leader.answer()] == [0, 1, 2], "the high watermark is news to a new session"
     leader.ask()
     assert not leader.session.has_ready
-    assert not leader.session.has_news
+    assert not leader.session.has_changes
     assert leader.rings == 0
     size = leader.append(partitions[1])
     assert leader.rings == 1
@@ -226,10 +226,10 @@ def test_a_moved_high_watermark_is_sent_but_does_not_complete_the_wait(leader: B
     leader.ask(at(0, 1))
     assert partition.high_watermark == 1
     assert not leader.session.has_ready
-    assert leader.session.has_news
+    assert leader.session.has_changes
     assert leader.answer() == [(0, 0, 0, 1)]
     leader.ask()
-    assert not leader.session.has_news
+    assert not leader.session.has_changes
 
 
 def test_a_moved_high_watermark_is_sent_together_with_new_records(leader: Broker) -> None:
@@ -239,7 +239,7 @@ def test_a_moved_high_watermark_is_sent_together_with_new_records(leader: Broker
     leader.answer()
     leader.ask(at(0, 1))
     size = leader.append(partition)
-    assert not leader.session.has_news
+    assert not leader.session.has_changes
     assert leader.answer() == [(0, 0, size, 1)]
 
 
@@ -328,7 +328,7 @@ def test_a_new_log_start_is_sent_to_the_follower(leader: Broker) -> None:
     leader.ask(at(0, 1))
     leader.answer()
     leader.replicas.delete_records(partition, 1)
-    assert leader.session.has_news
+    assert leader.session.has_changes
     (part,) = leader.send(leader.locate())
     assert part.log_start_offset == 1
 

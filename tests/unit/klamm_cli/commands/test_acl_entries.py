@@ -6,9 +6,9 @@ import pytest
 import typer
 
 from klamm.acls import AclBinding, AclOperation, AclPermissionType, PatternType, ResourceType
-from klamm_cli.commands.acl_entries import Roles, Whom, entries_of
+from klamm_cli.commands.acl_entries import AclScope, Roles, entries_of
 
-ALICE = Whom("User:alice", "*", prefixed=False, deny=False)
+ALICE = AclScope("User:alice", "*", prefixed=False, deny=False)
 NONE = Roles(producer=False, consumer=False, topics=(), groups=(), transactional_ids=(), idempotent=False)
 PRODUCER = NONE._replace(producer=True, topics=["t"])
 CONSUMER = NONE._replace(consumer=True, topics=["t"], groups=["g"])
@@ -23,7 +23,7 @@ def names(roles: Roles) -> set[tuple[str, ResourceType, str]]:
 
 
 def test_one_operation_and_resource_make_one_acl() -> None:
-    whom = Whom("User:bob", "10.0.0.1", prefixed=True, deny=True)
+    whom = AclScope("User:bob", "10.0.0.1", prefixed=True, deny=True)
     assert entries_of(whom, "Alter-Configs", "topic:a:b", NONE) == [
         AclBinding(
             TOPIC,
@@ -76,7 +76,12 @@ def test_a_prefixed_pattern_applies_to_names_and_not_to_the_cluster() -> None:
     ],
 )
 def test_arguments_that_make_no_acl_are_refused(
-    capsys: pytest.CaptureFixture[str], whom: Whom, operation: str | None, resource: str | None, roles: Roles, told: str
+    capsys: pytest.CaptureFixture[str],
+    whom: AclScope,
+    operation: str | None,
+    resource: str | None,
+    roles: Roles,
+    told: str,
 ) -> None:
     with pytest.raises(typer.Exit) as ended:
         entries_of(whom, operation, resource, roles)

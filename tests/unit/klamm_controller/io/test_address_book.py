@@ -69,4 +69,4 @@ def test_a_controller_is_dialled_at_its_listener_with_this_controllers_listener_
 
 
 def test_listeners_that_no_replica_reported_are_not_passed_on():
-    assert book().told_listeners("one:1") == ()
+    assert book().announced_listeners("one:1") == ()

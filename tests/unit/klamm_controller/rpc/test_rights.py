@@ -23,7 +23,7 @@ from klamm_controller.rpc.mutations import Mutations
 from klamm_controller.rpc.topics import TopicsRpcs
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import SystemClock
-from klamm_server.runtime.loop_slices import ITEMS_PER_TURN
+from klamm_server.runtime.sliced_work import ITEMS_PER_TURN
 from klamm_server.security.quotas.mutation_quotas import MutationQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 from tests.support.callers import allow, called_with

@@ -69,7 +69,7 @@ class Server:
 
 
 class Holders:
-    """Replaces PartitionHolders."""
+    """Replaces MarkerDestinations."""
 
     def __init__(self, **servers: Server | None) -> None:
         self.of = {TopicPartition("t", int(name[1:])): server for name, server in servers.items()}
@@ -77,7 +77,7 @@ class Holders:
     def exists(self, partition: TopicPartition) -> bool:
         return partition in self.of
 
-    def holder_of(self, partition: TopicPartition) -> Server | None:
+    def destination_of(self, partition: TopicPartition) -> Server | None:
         return self.of[partition]
 
 
@@ -91,9 +91,9 @@ def order(*partitions: TopicPartition, producer_id: int = 7) -> SendMarkers:
     )
 
 
-def run(holders: Holders, scenario: Callable[[MarkerSender], Awaitable[None]]) -> None:
+def run(destinations: Holders, scenario: Callable[[MarkerSender], Awaitable[None]]) -> None:
     async def main() -> None:
-        sender = MarkerSender(holders, random.Random(1))
+        sender = MarkerSender(destinations, random.Random(1))
         try:
             await scenario(sender)
         finally:
@@ -147,21 +147,21 @@ def test_a_failed_marker_is_retried(failure):
 
 def test_a_marker_is_retried_at_the_new_leader_of_the_partition():
     former, latter = Server(ErrorCode.NOT_LEADER_OR_FOLLOWER), Server()
-    holders = Holders(t0=former)
+    destinations = Holders(t0=former)
     written: list[int] = []
 
     async def scenario(sender: MarkerSender) -> None:
         former.release.clear()
         send(sender, written, T0)
         await until(lambda: bool(former.requests))
-        holders.of[T0] = None
+        destinations.of[T0] = None
         former.release.set()
         await until(lambda: not sender._servers)
-        holders.of[T0] = latter
+        destinations.of[T0] = latter
         await until(lambda: written == [7])
         assert len(latter.requests) == 1
 
-    run(holders, scenario)
+    run(destinations, scenario)
 
 
 def test_a_deleted_partition_needs_no_marker():

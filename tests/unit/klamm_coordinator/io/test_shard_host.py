@@ -227,7 +227,7 @@ def test_beyond_pending_writes_max_writes_are_refused_but_not_heartbeats(monkeyp
         log = HeldLog()
         host = await loaded(host_on(log, pending_writes_max=2))
         refused: list[int] = []
-        monkeypatch.setattr(host.shard.rules, "on_refused", lambda request, turn: refused.append(request.reply_id))
+        monkeypatch.setattr(host.shard.rules, "on_refused", lambda request, context: refused.append(request.reply_id))
         log.release.clear()
         waiting = [asyncio.create_task(host.ask(commit(number))) for number in range(2)]
         await until(lambda: host.shard.pending_write_count == 2)

@@ -10,7 +10,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.v1.coordinator_pb2 import DeleteGroupsRequest
 from klamm_coordinator.offsets.messages import DeleteGroupsReply
 from klamm_coordinator.rpc.admin import GroupAdminRpc
-from klamm_server.runtime.loop_slices import ITEMS_PER_TURN
+from klamm_server.runtime.sliced_work import ITEMS_PER_TURN
 from tests.support.callers import allow, called_with
 
 

@@ -11,7 +11,7 @@ from klamm.setting import ConfigType, UpdateMode
 from klamm_controller.config import ControllerConfig
 from klamm_coordinator.config import CoordinatorConfig
 from klamm_server.config.broker_configs import BROKER_CONFIGS, BrokerConfig
-from klamm_server.config.configs_without_effect import accepted_without_effect, configs_without_effect, kept_text
+from klamm_server.config.configs_without_effect import accepted_without_effect, configs_without_effect, stored_text
 from klamm_server.config.server_config import (
     ServiceConfig,
     describe,
@@ -140,9 +140,9 @@ def test_a_password_without_effect_is_neither_logged_nor_stored(caplog: pytest.L
     assert "config ssl.keystore.password=[hidden] (set, without effect)" in caplog.messages
     assert "hunter2" not in caplog.text
     assert str(config.originals["ssl.keystore.password"]) == "[hidden]"
-    assert kept_text("sasl.jaas.config", "hunter2") == "[hidden]"
-    assert kept_text(RELOGIN, "5") == "5"
-    assert kept_text("num.partitions", "5") == "5"
+    assert stored_text("sasl.jaas.config", "hunter2") == "[hidden]"
+    assert stored_text(RELOGIN, "5") == "5"
+    assert stored_text("num.partitions", "5") == "5"
 
 
 def test_a_servers_own_settings_are_not_among_its_configs_without_effect() -> None:

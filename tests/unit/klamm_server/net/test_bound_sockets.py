@@ -15,7 +15,7 @@ from grpc.aio import _server as grpc_aio
 from klamm.errors import KlammError
 from klamm_server.net.bound_sockets import bound_sockets
 from klamm_server.rpc.server import RpcServer
-from tests.support.kafka_door import Door, echo
+from tests.support.kafka_listener import ServedListener, echo
 
 BOTH = [(socket.AF_INET6, ("::1", 0, 0, 0)), (socket.AF_INET, ("127.0.0.1", 0))]
 
@@ -143,7 +143,7 @@ async def serve_grpc(host: str, port: int, names: Collection[str] = ("127.0.0.1"
 
 
 async def serve_kafka(host: str, port: int) -> None:
-    listener = Door(echo).listener
+    listener = ServedListener(echo).listener
     try:
         found = await listener.bind(host, port)
         await listener.open()

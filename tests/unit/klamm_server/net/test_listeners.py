@@ -16,8 +16,8 @@ from klamm_server.net.listeners import (
     encode,
     find,
     listener_set,
+    own_listener,
     plain_listeners,
-    seen_by_caller,
 )
 
 GRPC, KAFKA = SecurityProtocol.GRPC, SecurityProtocol.KAFKA
@@ -132,18 +132,18 @@ def test_a_caller_gets_the_endpoints_of_the_listener_name_and_protocol_that_it_u
     server = (*plain_listeners("b1", 1, Endpoint(host="b1", port=2)), Listener("OUT", GRPC, "example.com", 443))
     assert find(server, "KAFKA", KAFKA) == Listener("KAFKA", KAFKA, "b1", 2)
     assert find(server, "OUT", KAFKA) is None
-    assert seen_by_caller(server) == server[0]
+    assert own_listener(server) == server[0]
     token = CAME_BY.set("OUT")
-    assert seen_by_caller(server) == server[2]
+    assert own_listener(server) == server[2]
     CAME_BY.set("ELSE")
-    assert seen_by_caller(server) is None
+    assert own_listener(server) is None
     CAME_BY.reset(token)
 
 
-@pytest.mark.parametrize("door", ["", "GRPC_"])
-def test_listeners_with_sasl_count_as_secured(door: str) -> None:
-    made = listener_set(["GRPC://h:1", f"{door}SASL_PLAINTEXT://h:2", "IN://h:3"], None, [f"IN:{door}SASL_SSL"])
-    assert [one.name for one in made.secured] == [f"{door}SASL_PLAINTEXT", "IN"]
+@pytest.mark.parametrize("prefix", ["", "GRPC_"])
+def test_listeners_with_sasl_count_as_secured(prefix: str) -> None:
+    made = listener_set(["GRPC://h:1", f"{prefix}SASL_PLAINTEXT://h:2", "IN://h:3"], None, [f"IN:{prefix}SASL_SSL"])
+    assert [one.name for one in made.secured] == [f"{prefix}SASL_PLAINTEXT", "IN"]
     assert all(one.security.wants_sasl for one in made.secured)
     assert [one.security.is_encrypted for one in made.secured] == [False, True]
 

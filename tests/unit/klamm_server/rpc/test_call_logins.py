@@ -36,7 +36,7 @@ from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.logins.logins import ListenerLogins, Users
 from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.sasl.call_sessions import LOGIN_MS, LOGINS_MAX
-from tests.support.audit_events import Told
+from tests.support.audit_events import AuditedServer
 
 SHA_256 = ScramMechanism.SHA_256
 PASSWORD = "wonderland"
@@ -190,7 +190,7 @@ def test_unfinished_logins_of_one_network_do_not_keep_others_out() -> None:
 
 
 def test_the_audit_has_a_login_that_times_out() -> None:
-    told = Told()
+    told = AuditedServer()
 
     async def scenario(world: World) -> None:
         world.calls._logins.auditor = told.auditor

@@ -38,8 +38,8 @@ from klamm_controller.io.peer_link import PeerLink
 from klamm_controller.raft.messages import ReplicaKey, TimeoutNowRequest
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
 from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.marker_destinations import MarkerDestinations
 from klamm_coordinator.io.marker_sender import MarkerSender
-from klamm_coordinator.io.partition_holders import PartitionHolders
 from klamm_coordinator.io.txn_registry import TxnRegistry
 from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.runtime.log_write import TxnProducer
@@ -200,8 +200,10 @@ async def add_partition_to_transaction(transport: Transport) -> None:
 
 async def send_markers(transport: Transport) -> None:
     """Sends markers until cancelled, like the request that `MarkerSender.close` cancels."""
-    holders = PartitionHolders(BrokerChannels(transport, image, OWN), CoordinatorChannels(transport, image, OWN), image)
-    sender = MarkerSender(holders, random.Random(1))
+    destinations = MarkerDestinations(
+        BrokerChannels(transport, image, OWN), CoordinatorChannels(transport, image, OWN), image
+    )
+    sender = MarkerSender(destinations, random.Random(1))
     markers = SendMarkers(
         transactional_id="payments",
         marker=ProducerIdAndEpoch(7, 1),

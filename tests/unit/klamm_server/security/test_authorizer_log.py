@@ -11,7 +11,7 @@ from klamm_server.config.server_config import ServiceConfig, load
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.audit.events import Activity, AuditEvent, Category
 from klamm_server.security.audit.ocsf import OcsfWriter
-from klamm_server.security.audit.tallies import Told
+from klamm_server.security.audit.tallies import TalliedEvent
 from klamm_server.security.auditor import auditor_of
 from klamm_server.security.authorizer_log import AuthorizerLog, authorizer_line
 from tests.support.audit_events import NODE, denied
@@ -19,7 +19,7 @@ from tests.support.callers import ALICE, HOST
 
 
 def line(event: AuditEvent, times: int = 1) -> str:
-    return authorizer_line(OcsfWriter(NODE).line(Told(event, times, 7, 1_700_000_000_042)))
+    return authorizer_line(OcsfWriter(NODE).line(TalliedEvent(event, times, 7, 1_700_000_000_042)))
 
 
 def test_a_denied_decision_is_logged_with_kafkas_sentence() -> None:
@@ -81,7 +81,7 @@ def test_lines_without_a_decision_are_not_written(tmp_path: Path) -> None:
     async def run() -> None:
         log = AuthorizerLog(str(tmp_path / "log"))
         change = AuditEvent(Category.MANAGEMENT, Activity.CREATE, True, ALICE, HOST)
-        await log.write([OcsfWriter(NODE).line(Told(change, 1, 1, 1))])
+        await log.write([OcsfWriter(NODE).line(TalliedEvent(change, 1, 1, 1))])
         await log.close()
 
     asyncio.run(run())

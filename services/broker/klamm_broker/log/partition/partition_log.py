@@ -352,7 +352,7 @@ class PartitionLog:
         self.segments.check_usable()
         log_start_offset = self.log_start_offset
         if log_start_offset == self.log_end_offset:
-            self._make_room_for(records, now_ms)
+            self._restart_at(records, now_ms)
         batches = check_replicated(records, self.topic_partition, end_offset=self.log_end_offset)
         log_end_offset = self.log_end_offset
         try:
@@ -385,7 +385,7 @@ class PartitionLog:
         if self.flusher.owes_sync:
             self.flusher.flush(only_records=True)
 
-    def _make_room_for(self, records: Buffer, now_ms: int) -> None:
+    def _restart_at(self, records: Buffer, now_ms: int) -> None:
         """Restarts an empty log at the first batch's base offset, if DeleteRecords removed some of the batch's
         records."""
         if read_header(records).base_offset >= self.log_end_offset:

@@ -86,7 +86,7 @@ def _replay(states: ProducerStates, segment: Segment, position: int, disk: Disk)
             error,
         )
     finally:
-        segment.write_indexes_if_room()
+        segment.try_write_indexes()
         if not was_open:
             segment.release()
 

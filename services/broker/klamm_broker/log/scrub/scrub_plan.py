@@ -87,7 +87,7 @@ class ScrubPlan:
             self._asked.pop(name, None)
             self._asked[name] = False
 
-    def is_asked(self, name: TopicPartition) -> bool:
+    def is_requested(self, name: TopicPartition) -> bool:
         """Returns True if a requested pass of the log has not ended yet."""
         return name in self._asked
 

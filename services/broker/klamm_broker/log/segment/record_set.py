@@ -134,7 +134,7 @@ def check_produced(
             _check_producer(header, origin)
         batch = CheckedBatch(header, view[position:end])
         if header.attributes & CONTROL_MASK:
-            _check_room(header)
+            _check_record_count(header)
         else:
             batch = _check_records(batch, config, now_ms, origin, record_count, budget)
         if not config.is_created:
@@ -190,7 +190,7 @@ def _check_records(
     compression = None if is_plain else _other_compression(header, config)
     is_each_checked = not is_plain and (config.is_compacted or config.is_dated)
     if not (is_timed or is_each_checked or compression is not None or _is_limited(header, config)):
-        _check_room(header)
+        _check_record_count(header)
         return batch
     if header.attributes & COMPRESSION_MASK:
         try:
@@ -440,7 +440,7 @@ def _check_last_offset(header: BatchHeader, last_offset_delta: int) -> None:
         )
 
 
-def _check_room(header: BatchHeader) -> None:
+def _check_record_count(header: BatchHeader) -> None:
     """Raises INVALID_RECORD if a batch whose records are not read is too small for its record count. Each record uses
     up an offset, so otherwise a few bytes could use up two billion offsets."""
     if header.attributes & COMPRESSION_MASK:

@@ -131,7 +131,7 @@ class Segment:
             self.indexes.load()
             self._complete(self.files.headers(self.indexes.offsets.last.position))
             self.indexes.check_end(self.next_offset)
-            self.write_indexes_if_room()
+            self.try_write_indexes()
         except (CorruptIndexError, FileNotFoundError) as error:
             logger.warning("rebuilding a damaged index, segment=%s reason=%s", self.files.path(), error)
             self.rebuild_indexes()
@@ -200,7 +200,7 @@ class Segment:
         self.next_offset = max(self.next_offset, next_offset)
         indexes.largest = max(indexes.largest, largest, key=lambda entry: entry.timestamp_ms)
         indexes.seal()
-        self.write_indexes_if_room()
+        self.try_write_indexes()
 
     def recover(self, observe: Callable[[BatchHeader], None]) -> int:
         """Checks every batch, truncates the log at the first bad byte, and rebuilds both indexes.
@@ -217,7 +217,7 @@ class Segment:
             cut_bytes = self.files.truncate_to(self.damaged_at)
             self.damaged_at = None
         self.indexes.seal()
-        self.write_indexes_if_room()
+        self.try_write_indexes()
         return cut_bytes
 
     def _clear(self) -> None:
@@ -366,7 +366,7 @@ class Segment:
         self.indexes.write()
         self.aborted.write()
 
-    def write_indexes_if_room(self) -> None:
+    def try_write_indexes(self) -> None:
         """Writes the indexes unless the disk is full. A full disk must not prevent opening a log, because indexes can
         be rebuilt."""
         try:

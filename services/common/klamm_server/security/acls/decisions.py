@@ -30,30 +30,30 @@ _OVERHEAD_BYTES: Final = 300
 """The size of a kept decision without its name. A character of a name counts as four bytes."""
 
 
-class KeepsDecisions(Protocol):
+class DecisionTable(Protocol):
     """A session's table of decisions."""
 
     def clear(self) -> None:
         """Empties the table and gives its bytes back to the room."""
 
 
-class DecisionRoom:
+class DecisionBudget:
     """Bounds the bytes that all sessions of one server keep. `held_bytes` is the sum of `_sizes`."""
 
     def __init__(self, max_bytes: int = DECISIONS_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._sizes: dict[weakref.ref[KeepsDecisions], int] = {}
+        self._sizes: dict[weakref.ref[DecisionTable], int] = {}
         """The bytes by session, in the order in which the sessions began their tables."""
         self.held_bytes = 0
 
-    def ref_of(self, decisions: KeepsDecisions) -> weakref.ref[KeepsDecisions]:
+    def ref_of(self, decisions: DecisionTable) -> weakref.ref[DecisionTable]:
         """Returns the key of a session. The room forgets the session when it is deleted."""
         ref = weakref.ref(decisions, self.give_back)
         # A reference keeps its hash, but gets none after its session was deleted.
         hash(ref)
         return ref
 
-    def take(self, ref: weakref.ref[KeepsDecisions], size_bytes: int) -> None:
+    def take(self, ref: weakref.ref[DecisionTable], size_bytes: int) -> None:
         """Counts bytes of a session. Clears the tables of other sessions, or its own, if there is no room."""
         while self.held_bytes + size_bytes > self._max_bytes:
             oldest = next(iter(self._sizes), None)
@@ -66,25 +66,25 @@ class DecisionRoom:
         self._sizes[ref] = self._sizes.get(ref, 0) + size_bytes
         self.held_bytes += size_bytes
 
-    def give_back(self, ref: weakref.ref[KeepsDecisions]) -> None:
+    def give_back(self, ref: weakref.ref[DecisionTable]) -> None:
         """Releases all bytes of a session."""
         self.held_bytes -= self._sizes.pop(ref, 0)
 
 
 class Decisions:
-    """The cached decisions of `authorizer` about one principal at one address. `room` is None for a session that
+    """The cached decisions of `authorizer` about one principal at one address. `budget` is None for a session that
     shares its room with no other."""
 
     __slots__ = ("__weakref__", "_acls", "_authorizer", "_host", "_kept", "_principal", "_ref", "_room")
 
     def __init__(
-        self, authorizer: StandardAuthorizer, principal: str, host: str, room: DecisionRoom | None = None
+        self, authorizer: StandardAuthorizer, principal: str, host: str, budget: DecisionBudget | None = None
     ) -> None:
         self._authorizer = authorizer
         self._principal = principal
         self._host = host
-        self._room = DecisionRoom() if room is None else room
-        self._ref = self._room.ref_of(self)
+        self._budget = DecisionBudget() if budget is None else budget
+        self._ref = self._budget.ref_of(self)
         self._acls: AclIndex | None = None
         self._kept: dict[tuple[AclOperation, ResourceType, str], AclDecision] = {}
 
@@ -108,10 +108,10 @@ class Decisions:
     def clear(self) -> None:
         """Forgets all decisions."""
         self._kept.clear()
-        self._room.give_back(self._ref)
+        self._budget.give_back(self._ref)
 
     def _keep(self, key: tuple[AclOperation, ResourceType, str], decision: AclDecision) -> None:
         if len(self._kept) >= DECISIONS_MAX:
             self.clear()
-        self._room.take(self._ref, _OVERHEAD_BYTES + 4 * len(key[2]))
+        self._budget.take(self._ref, _OVERHEAD_BYTES + 4 * len(key[2]))
         self._kept[key] = decision

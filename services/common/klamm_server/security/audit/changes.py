@@ -15,7 +15,7 @@ from klamm.wire.acls import binding_of
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_GROUP, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_server.security.audit.events import Activity, AuditEvent, Category
 
-_TOLD_ALREADY: Final = frozenset(
+_RECORDED_ALREADY: Final = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -54,7 +54,7 @@ def change(
     activity: Activity, resource_type: ResourceType, name: str, code: int, *, api: str = "", detail: str = ""
 ) -> AuditEvent:
     """Returns the event of a change of one resource. `detail` adds information if the change succeeded."""
-    told = ErrorCode.of(code).name if code else detail
+    tallied = ErrorCode.of(code).name if code else detail
     return AuditEvent(
         Category.MANAGEMENT,
         activity,
@@ -64,11 +64,11 @@ def change(
         api=api,
         resource_type=resource_type.name,
         resource_name=name,
-        detail=told,
+        detail=tallied,
     )
 
 
-_TOLD_NAMES: Final = frozenset(code.name for code in _TOLD_ALREADY)
+_TOLD_NAMES: Final = frozenset(code.name for code in _RECORDED_ALREADY)
 
 
 def _cluster(activity: Activity, code: int, detail: str = "") -> AuditEvent:
@@ -82,7 +82,7 @@ def _named(activity: Activity, resource_type: ResourceType) -> Callable[[Any, An
         return (
             change(activity, resource_type, one.name, one.error_code)
             for one in response.results
-            if one.error_code not in _TOLD_ALREADY
+            if one.error_code not in _RECORDED_ALREADY
         )
 
     return events

@@ -65,7 +65,7 @@ class SessionAudit:
         self._now_ms = now_ms
         self._principal = principal
         self._host = host
-        self._ref = trail.room.ref_of(self)
+        self._ref = trail.budget.ref_of(self)
         self._allowed: dict[tuple[Call, AclOperation, ResourceType, str], tuple[Tally, AclDecision]] = {}
         self.wants_allowed = trail.wants(Category.ALLOWED, Category.PRODUCE, Category.CONSUME)
         self.wants_denied = trail.wants(Category.DENIED)
@@ -94,7 +94,7 @@ class SessionAudit:
     def clear(self) -> None:
         """Forgets the session's tallies. The trail reports them."""
         self._allowed.clear()
-        self._trail.room.give_back(self._ref)
+        self._trail.budget.give_back(self._ref)
 
     @property
     def refuses_changes(self) -> bool:
@@ -143,7 +143,7 @@ class SessionAudit:
                 return
             if len(self._allowed) >= TALLIES_MAX:
                 self.clear()
-            self._trail.room.take(self._ref, _OVERHEAD_BYTES + 4 * (len(call.client_id) + len(name)))
+            self._trail.budget.take(self._ref, _OVERHEAD_BYTES + 4 * (len(call.client_id) + len(name)))
         self._allowed[key] = tally, decision
 
 

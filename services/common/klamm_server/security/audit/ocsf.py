@@ -12,7 +12,7 @@ from typing import Final
 
 from klamm.version import __version__
 from klamm_server.security.audit.events import Activity, AuditEvent, Category
-from klamm_server.security.audit.tallies import Told
+from klamm_server.security.audit.tallies import TalliedEvent
 
 OCSF_VERSION: Final = "1.3.0"
 _AUTHENTICATION, _ACCOUNT_CHANGE, _API_ACTIVITY = 3002, 3001, 6003
@@ -50,9 +50,9 @@ class OcsfWriter:
         self._metadata = f'{{"version":{_text(OCSF_VERSION)},"product":{product}}}'
         self._beginnings: dict[tuple[int, int, bool], str] = {}
 
-    def line(self, told: Told) -> bytes:
+    def line(self, tallied: TalliedEvent) -> bytes:
         """Returns one line, without the line end."""
-        event = told.event
+        event = tallied.event
         if event.category is Category.AUTHENTICATION:
             rest = self._authentication(event)
         elif event.account:
@@ -63,9 +63,9 @@ class OcsfWriter:
         if event.client_id:
             endpoint = f'{{"ip":{_text(event.host)},"name":{_text(event.client_id)}}}'
         detail = f',"status_detail":{_text(event.detail)}' if event.detail else ""
-        if told.times > 1 or told.end_ms > told.begin_ms:
-            detail += f',"start_time":{told.begin_ms},"end_time":{told.end_ms}'
-        line = f'{rest},"src_endpoint":{endpoint}{detail},"time":{told.end_ms},"count":{told.times}}}'
+        if tallied.times > 1 or tallied.end_ms > tallied.begin_ms:
+            detail += f',"start_time":{tallied.begin_ms},"end_time":{tallied.end_ms}'
+        line = f'{rest},"src_endpoint":{endpoint}{detail},"time":{tallied.end_ms},"count":{tallied.times}}}'
         return line.encode()
 
     def _authentication(self, event: AuditEvent) -> str:

@@ -22,7 +22,7 @@ _OVERHEAD_BYTES: Final = 1_000
 """An event and its tally, without its texts."""
 
 
-class Told(NamedTuple):
+class TalliedEvent(NamedTuple):
     """An event, and how often it happened."""
 
     event: AuditEvent
@@ -57,23 +57,23 @@ class Tallies:
         """The number of open tallies."""
         return len(self._open)
 
-    def count(self, event: AuditEvent, now_ms: int) -> tuple[Tally, list[Told]]:
+    def count(self, event: AuditEvent, now_ms: int) -> tuple[Tally, list[TalliedEvent]]:
         """Counts an event. Returns its tally, and the lines to write now."""
-        told = self.end_minutes(now_ms)
+        tallied = self.end_minutes(now_ms)
         tally = self._open.get(event)
         if tally is not None:
             tally.count += 1
-            return tally, told
+            return tally, tallied
         tally = self._open[event] = Tally(event, now_ms)
         self.held_bytes += tally.size_bytes
-        told.append(Told(event, 1, now_ms, now_ms))
+        tallied.append(TalliedEvent(event, 1, now_ms, now_ms))
         while self.held_bytes > OPEN_MAX_BYTES:
-            told += self._close(next(iter(self._open.values())), now_ms)
-        return tally, told
+            tallied += self._close(next(iter(self._open.values())), now_ms)
+        return tally, tallied
 
-    def end_minutes(self, now_ms: int) -> list[Told]:
+    def end_minutes(self, now_ms: int) -> list[TalliedEvent]:
         """Returns the lines to write for the minutes that have ended."""
-        told: list[Told] = []
+        tallied: list[TalliedEvent] = []
         while self._open:
             first = next(iter(self._open.values()))
             if now_ms < first.begin_ms + MINUTE_MS:
@@ -81,20 +81,20 @@ class Tallies:
             rest = self._close(first, now_ms)
             if rest:
                 self._open_again(first, now_ms)
-            told += rest
-        return told
+            tallied += rest
+        return tallied
 
-    def close(self, now_ms: int) -> list[Told]:
+    def close(self, now_ms: int) -> list[TalliedEvent]:
         """Ends the counting. Returns the lines to write for all open tallies."""
-        return [told for tally in list(self._open.values()) for told in self._close(tally, now_ms)]
+        return [tallied for tally in list(self._open.values()) for tallied in self._close(tally, now_ms)]
 
-    def _close(self, tally: Tally, now_ms: int) -> list[Told]:
+    def _close(self, tally: Tally, now_ms: int) -> list[TalliedEvent]:
         del self._open[tally.event]
         self.held_bytes -= tally.size_bytes
         tally.is_open = False
         if not tally.count:
             return []
-        return [Told(tally.event, tally.count, tally.begin_ms, now_ms)]
+        return [TalliedEvent(tally.event, tally.count, tally.begin_ms, now_ms)]
 
     def _open_again(self, tally: Tally, now_ms: int) -> None:
         tally.is_open, tally.begin_ms, tally.count = True, now_ms, 0

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from klamm_server.config.audit_settings import REJECT, AuditSettings
-from klamm_server.security.acls.decisions import DecisionRoom
+from klamm_server.security.acls.decisions import DecisionBudget
 from klamm_server.security.audit.backlog import Backlog
 from klamm_server.security.audit.events import AuditEvent, Category
 from klamm_server.security.audit.ocsf import OcsfWriter
-from klamm_server.security.audit.tallies import Tallies, Tally, Told
+from klamm_server.security.audit.tallies import TalliedEvent, Tallies, Tally
 
 KEPT_MAX_BYTES: Final = 16 * 1024**2
 """The maximum of what all sessions keep of their tallies. If another one needs room, the session that has kept its
@@ -30,7 +30,7 @@ class AuditTrail:
         self._tallies = Tallies()
         self._backlogs = backlogs
         self._latest_ms = 0
-        self.room = DecisionRoom(KEPT_MAX_BYTES)
+        self.budget = DecisionBudget(KEPT_MAX_BYTES)
         """The memory of the allowed operations that all sessions count."""
 
     def wants(self, *categories: Category) -> bool:
@@ -48,17 +48,17 @@ class AuditTrail:
     def record(self, event: AuditEvent, now_ms: int) -> Tally:
         """Records an event of a wanted category. Returns the tally of equal events, in which the caller may count
         further ones."""
-        tally, told = self._tallies.count(event.within_bounds(), self._forward(now_ms))
-        self._tell(told)
+        tally, tallied = self._tallies.count(event.within_bounds(), self._forward(now_ms))
+        self._write(tallied)
         return tally
 
     def end_minutes(self, now_ms: int) -> None:
         """Writes the lines of all minutes that have ended."""
-        self._tell(self._tallies.end_minutes(self._forward(now_ms)))
+        self._write(self._tallies.end_minutes(self._forward(now_ms)))
 
     def close(self, now_ms: int) -> None:
         """Writes the lines of all events that are still being counted."""
-        self._tell(self._tallies.close(self._forward(now_ms)))
+        self._write(self._tallies.close(self._forward(now_ms)))
 
     @property
     def is_overrun(self) -> bool:
@@ -70,8 +70,8 @@ class AuditTrail:
         """True while no change may be made, because its event could be dropped (`audit.failure.policy=reject`)."""
         return self._may_refuse and self.is_overrun
 
-    def _tell(self, told: Iterable[Told]) -> None:
-        for one in told:
+    def _write(self, tallied: Iterable[TalliedEvent]) -> None:
+        for one in tallied:
             line = self._writer.line(one)
             for backlog in self._backlogs:
                 backlog.add(line, one.times)

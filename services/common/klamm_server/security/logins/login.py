@@ -1,4 +1,4 @@
-"""The login of one connection, and the session that follows: `SaslDoor`, with what takes time.
+"""The login of one connection, and the session that follows: `SaslAuthenticator`, with what takes time.
 
 The answer to a failed login waits, and the session ends when the credential does that it was proved by.
 """
@@ -15,7 +15,7 @@ from klamm_server.metrics.instruments import counters
 from klamm_server.security.logins.checks import ChecksBusyError
 from klamm_server.security.logins.logins import ListenerLogins
 from klamm_server.security.sasl.proven_sessions import REASON, ProvenSession
-from klamm_server.security.sasl.sasl_door import AuthenticateReply, HandshakeReply, SaslStateError
+from klamm_server.security.sasl.sasl_authenticator import AuthenticateReply, HandshakeReply, SaslStateError
 from klamm_server.security.sasl.server import Verification
 
 log = logging.getLogger(__name__)
@@ -38,33 +38,34 @@ class CredentialChangedError(SaslStateError):
 
 
 class Login:
-    """`door` says who is there; `handshake`, then `authenticate`, which comes once at a time; `close` comes last.
+    """The login of one connection. The owner calls `handshake`, then `authenticate` once at a time, and `close` at the
+    end. `authenticator` knows the user.
 
     `end` is called when the session has to end at once, with the reason."""
 
     def __init__(self, logins: ListenerLogins, address: str, end: Callable[[str], None]) -> None:
-        self.door = logins.new_door()
+        self.authenticator = logins.new_authenticator()
         self._logins = logins
         self._address = address
         self._end = end
         self._session: ProvenSession | None = None
 
     def handshake(self, mechanism: str) -> HandshakeReply:
-        """Selects the mechanism (`SaslDoor.handshake`), and records a refusal in the audit."""
+        """Selects the mechanism (`SaslAuthenticator.handshake`), and records a refusal in the audit."""
         try:
-            reply = self.door.handshake(mechanism, self._logins.users.clock.wall_ms())
+            reply = self.authenticator.handshake(mechanism, self._logins.users.clock.wall_ms())
         except SaslStateError as error:
             self.break_off(str(error))
             raise
         if reply.code is not ErrorCode.NONE:
-            self._tell("", mechanism, "the mechanism is not enabled")
+            self._record("", mechanism, "the mechanism is not enabled")
         return reply
 
     async def authenticate(self, data: bytes) -> AuthenticateReply:
         """Returns the answer to a message of the client. After an error, the connection ends.
 
         Raises SaslStateError or ChecksBusyError if the connection must end without an answer."""
-        door = self.door
+        authenticator = self.authenticator
         try:
             reply = await self._reply(data)
         except (SaslStateError, ChecksBusyError) as error:
@@ -72,13 +73,13 @@ class Login:
             raise
         if reply.code is not ErrorCode.NONE:
             await self._fail(reply)
-        elif door.is_complete:
+        elif authenticator.is_complete:
             self._succeed()
         return reply
 
     def break_off(self, cause: str) -> None:
         """Records in the audit that the login ended without a result, for example after its time limit."""
-        self._tell(self.door.user or "", self.door.mechanism, cause[:_CAUSE_SHOWN])
+        self._record(self.authenticator.user or "", self.authenticator.mechanism, cause[:_CAUSE_SHOWN])
 
     def close(self) -> None:
         """Ends the login and its session after the connection was closed."""
@@ -86,18 +87,18 @@ class Login:
             self._logins.users.sessions.forget(self._session)
 
     async def _reply(self, data: bytes) -> AuthenticateReply:
-        door, clock = self.door, self._logins.users.clock
-        reply = door.authenticate(data, clock.wall_ms())
+        authenticator, clock = self.authenticator, self._logins.users.clock
+        reply = authenticator.authenticate(data, clock.wall_ms())
         if isinstance(reply, Verification):
-            found = await self._logins.check(door.mechanism, reply)
-            reply = door.conclude(reply, found, clock.wall_ms())
+            found = await self._logins.check(authenticator.mechanism, reply)
+            reply = authenticator.conclude(reply, found, clock.wall_ms())
         return reply
 
     async def _fail(self, reply: AuthenticateReply) -> None:
         users = self._logins.users
         self._count(FAILED)
         log.info("client=%s login failed: %s", self._address, reply.cause[:_CAUSE_SHOWN])
-        self._tell(reply.user, self.door.mechanism, reply.cause[:_CAUSE_SHOWN])
+        self._record(reply.user, self.authenticator.mechanism, reply.cause[:_CAUSE_SHOWN])
         delay_ms = users.failures.failed(
             reply.user,
             self._address,
@@ -112,23 +113,23 @@ class Login:
             users.failures.end_wait(self._address)
 
     def _succeed(self) -> None:
-        users, door = self._logins.users, self.door
-        assert door.user is not None, "the login is complete"
+        users, authenticator = self._logins.users, self.authenticator
+        assert authenticator.user is not None, "the login is complete"
         self._count(SUCCEEDED)
-        self._tell(door.user, door.mechanism)
-        users.failures.succeeded(door.user, self._address)
+        self._record(authenticator.user, authenticator.mechanism)
+        users.failures.succeeded(authenticator.user, self._address)
         self.close()
-        proven = door.proven
+        proven = authenticator.proven
         if proven is None:
             return
-        self._session = ProvenSession((door.user, proven.mechanism), proven.credential, self._end)
+        self._session = ProvenSession((authenticator.user, proven.mechanism), proven.credential, self._end)
         if not users.sessions.begin(self._session):
-            raise CredentialChangedError(f"the session of user {door.user!r} is over: {REASON}")
+            raise CredentialChangedError(f"the session of user {authenticator.user!r} is over: {REASON}")
 
-    def _tell(self, user: str, mechanism: str, failure: str = "") -> None:
+    def _record(self, user: str, mechanism: str, failure: str = "") -> None:
         auditor = self._logins.auditor
         if auditor is not None:
             auditor.logged_in(f"User:{user}", self._address, mechanism, self._logins.listener, failure)
 
     def _count(self, result: str) -> None:
-        LOGINS.labels(self._logins.listener, self.door.mechanism, result).inc()
+        LOGINS.labels(self._logins.listener, self.authenticator.mechanism, result).inc()

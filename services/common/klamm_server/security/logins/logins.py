@@ -1,7 +1,7 @@
 """The logins at the listeners of a server: made from its settings and from the users in its metadata.
 
-Each door of a server has one, and uses it for each connection. The server passes every metadata image to it. Before the
-first image, no user can log in. For all listeners together, at most two passwords are checked at a time."""
+Each protocol of a server has one, and uses it for each connection. The server passes every metadata image to it. Before
+the first image, no user can log in. For all listeners together, at most two passwords are checked at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from klamm_server.security.sasl.failed_logins import FailedLogins
 from klamm_server.security.sasl.known_passwords import KnownPasswords
 from klamm_server.security.sasl.plain_server import PlainServer
 from klamm_server.security.sasl.proven_sessions import ProvenSessions
-from klamm_server.security.sasl.sasl_door import SaslDoor
+from klamm_server.security.sasl.sasl_authenticator import SaslAuthenticator
 from klamm_server.security.sasl.scram_server import ScramServer
 from klamm_server.security.sasl.server import SaslServer, Verification
 
@@ -71,9 +71,9 @@ class ListenerLogins:
             name: self._server_of(name) for name in settings.sasl_enabled_mechanisms
         }
 
-    def new_door(self) -> SaslDoor:
+    def new_authenticator(self) -> SaslAuthenticator:
         """Makes the login of one connection."""
-        return SaslDoor(self._servers, max_reauth_ms=self.settings.max_reauth_ms)
+        return SaslAuthenticator(self._servers, max_reauth_ms=self.settings.max_reauth_ms)
 
     async def check(self, mechanism: str, verification: Verification[Any]) -> Any:
         """Returns the result of the check that a login with that mechanism needs. Raises ChecksBusyError."""
@@ -102,8 +102,8 @@ class ListenerLogins:
 
 
 class Logins:
-    """The logins at all listeners of one door. Call `on_image` with each image, run `run` until it is cancelled, then
-    call `close`. `settings` are by listener.
+    """The logins at all listeners of one protocol. Call `on_image` with each image, run `run` until it is cancelled,
+    then call `close`. `settings` are by listener.
 
     Raises ConfigError if the keys of tokens should be in a file that does not exist."""
 
@@ -114,9 +114,11 @@ class Logins:
         self._by_listener = {name: ListenerLogins(name, each, self._users, auditor) for name, each in settings.items()}
 
     @classmethod
-    def of(cls, config: ServiceConfig, door: SecurityProtocol, clock: Clock, auditor: Auditor | None = None) -> Logins:
-        """Returns the logins at one door of a server with that config. `auditor` records them."""
-        listeners = (one for one in config.resolved_listeners().of(door) if one.security.wants_sasl)
+    def of(
+        cls, config: ServiceConfig, authenticator: SecurityProtocol, clock: Clock, auditor: Auditor | None = None
+    ) -> Logins:
+        """Returns the logins at the listeners of one protocol, of a server with that config. `auditor` records them."""
+        listeners = (one for one in config.resolved_listeners().of(authenticator) if one.security.wants_sasl)
         return cls({one.name: config.sasl_settings(one.name) for one in listeners}, clock, auditor)
 
     @property

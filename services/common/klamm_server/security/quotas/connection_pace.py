@@ -24,11 +24,11 @@ class ConnectionPace:
 
     def note(self, now_ms: int) -> int:
         """Counts a new connection. Returns how long it must be delayed, in milliseconds."""
-        rest_ms = 0 if self._whole is None else self._whole.note(now_ms)
+        throttle_ms = 0 if self._whole is None else self._whole.note(now_ms)
         if self.rate_max == INT_MAX:
-            return rest_ms
+            return throttle_ms
         self._window.record(1, self.rate_max, now_ms)
-        return max(rest_ms, self._window.throttle_ms(self.rate_max, now_ms))
+        return max(throttle_ms, self._window.throttle_ms(self.rate_max, now_ms))
 
     def take_back(self, now_ms: int) -> None:
         """Takes back the last counted connection, because it is refused."""

@@ -15,7 +15,7 @@ from klamm.quotas import CONNECTION_CREATION_RATE
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
 
-HELD_BACK_MAX: Final = 1_000
+MUTED_MAX: Final = 1_000
 
 
 class ConnectionRates:
@@ -36,14 +36,14 @@ class ConnectionRates:
     def admit(self, address: str, now_ms: int) -> int | None:
         """Counts a new connection. Returns how long it must be delayed in milliseconds, or None if it is refused."""
         quota_ms = self._quotas.charge_address(CONNECTION_CREATION_RATE, address, 1, now_ms)
-        rest_ms = max(quota_ms, self._pace.note(now_ms))
-        if not rest_ms:
+        throttle_ms = max(quota_ms, self._pace.note(now_ms))
+        if not throttle_ms:
             return 0
         while self._until_ms and self._until_ms[0] <= now_ms:
             heapq.heappop(self._until_ms)
-        if len(self._until_ms) >= HELD_BACK_MAX:
+        if len(self._until_ms) >= MUTED_MAX:
             self._quotas.charge_address(CONNECTION_CREATION_RATE, address, -1, now_ms)
             self._pace.take_back(now_ms)
             return None
-        heapq.heappush(self._until_ms, now_ms + rest_ms)
-        return rest_ms
+        heapq.heappush(self._until_ms, now_ms + throttle_ms)
+        return throttle_ms

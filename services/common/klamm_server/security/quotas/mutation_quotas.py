@@ -38,10 +38,10 @@ class MutationQuotas:
         if quota is None:
             return 0
         bucket = self._bucket(quota.sharers, now_ms)
-        rest_ms = min(INT_MAX, bucket.throttle_ms(quota.limit, self._burst_s, now_ms))
-        if not rest_ms:
+        throttle_ms = min(INT_MAX, bucket.throttle_ms(quota.limit, self._burst_s, now_ms))
+        if not throttle_ms:
             bucket.take(partitions, quota.limit, self._burst_s, now_ms)
-        return rest_ms
+        return throttle_ms
 
     def _bucket(self, sharers: tuple[str, str], now_ms: int) -> TokenBucket:
         bucket = self._buckets.get(sharers)

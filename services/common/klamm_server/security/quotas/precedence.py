@@ -43,7 +43,7 @@ class Quota(NamedTuple):
 
 def quota_of(quotas: Quotas, key: str, user: str, client_id: str) -> Quota | None:
     """Returns the quota with that key that applies to a client, or None."""
-    kept = _kept(client_id)
+    kept = _shortened(client_id)
     both, of_user, of_client = (user, kept), (user, ""), ("", kept)
     for entity, sharers in (
         (((CLIENT_ID, client_id), (USER, user)), both),
@@ -61,7 +61,7 @@ def quota_of(quotas: Quotas, key: str, user: str, client_id: str) -> Quota | Non
     return None
 
 
-def _kept(client_id: str) -> str:
+def _shortened(client_id: str) -> str:
     """Returns the client id, or a short text in its place. Clients cannot choose the hash, which has a random key."""
     if len(client_id) <= KEPT_CLIENT_ID_MAX:
         return client_id

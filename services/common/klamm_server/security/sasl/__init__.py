@@ -1,1 +1,1 @@
-"""The servers' side of SASL, as pure machines over the stored credentials; a door feeds them what a client sends."""
+"""The servers' side of SASL, as pure machines over the stored credentials. A listener feeds them the client's data."""

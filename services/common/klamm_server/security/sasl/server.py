@@ -1,6 +1,6 @@
 """The interface of the servers' side of every SASL mechanism.
 
-A `SaslDoor` makes a server for each login, gives `step` every message of the client, and answers what that says."""
+A `SaslAuthenticator` makes a server for each login, gives `step` every message of the client, and sends its answer."""
 
 from __future__ import annotations
 

@@ -102,10 +102,10 @@ def test_requested_logs_are_checked_first_and_from_their_start() -> None:
     world = World(a=3, b=2, c=1)
     assert world.step() == ("a", 0)
     world.plan.ask([C, A])
-    assert world.plan.is_asked(A)
+    assert world.plan.is_requested(A)
     assert [world.step() for _ in range(4)] == [("c", 0), ("a", 0), ("a", 10), ("a", 20)]
     assert world.run() == [("b", 0), ("b", 10)]
-    assert not world.plan.is_asked(A)
+    assert not world.plan.is_requested(A)
 
 
 def test_a_requested_log_is_checked_even_if_no_pass_is_due() -> None:
@@ -167,7 +167,7 @@ def test_the_damage_of_a_deleted_segment_and_the_marks_of_a_deleted_log_are_forg
     world.plan.ask([B])
     world.plan.retain({A})
     assert world.plan.mark(B) == ScrubMark()
-    assert not world.plan.is_asked(B)
+    assert not world.plan.is_requested(B)
 
 
 def test_the_scrub_checkpoint_survives_a_round_trip_and_damage_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from klamm.acls import AclBinding, AclDecision, AclOperation, AclPermissionType,
 from klamm_server.metadata.acl_index import AclDraft, AclIndex
 from klamm_server.security.acls import decisions as module
 from klamm_server.security.acls.authorizer import StandardAuthorizer
-from klamm_server.security.acls.decisions import KEPT_NAME_MAX, DecisionRoom, Decisions
+from klamm_server.security.acls.decisions import KEPT_NAME_MAX, DecisionBudget, Decisions
 from tests.support.acl_strategies import BINDINGS, NAMES, OPERATIONS, RESOURCE_TYPES
 
 ALICE, HERE = "User:alice", "10.0.0.1"
@@ -88,55 +88,55 @@ def test_a_decision_about_a_name_that_no_topic_can_have_is_not_kept() -> None:
 
 def test_sessions_share_their_memory() -> None:
     """The session that began its table first loses it, and starts again."""
-    room = DecisionRoom(max_bytes=10_000)
+    budget = DecisionBudget(max_bytes=10_000)
     authorizer, acls = Counting(), AclIndex()
-    first, second, third = (Decisions(authorizer, ALICE, HERE, room) for _ in range(3))
+    first, second, third = (Decisions(authorizer, ALICE, HERE, budget) for _ in range(3))
     ask(first, acls, "a", "b")
     ask(second, acls, "a")
     ask(third, acls, *(f"t{number}" for number in range(30)))
-    assert 9_000 < room.held_bytes <= 10_000
+    assert 9_000 < budget.held_bytes <= 10_000
     assert (len(first), len(second), len(third)) == (0, 1, 30)
     ask(first, acls, "a", "b")
     assert (len(first), len(second), len(third)) == (2, 0, 30)
 
 
 def test_a_session_alone_stays_within_the_bytes_of_the_room() -> None:
-    room = DecisionRoom(max_bytes=10_000)
-    decisions, acls = Decisions(Counting(), ALICE, HERE, room), AclIndex()
+    budget = DecisionBudget(max_bytes=10_000)
+    decisions, acls = Decisions(Counting(), ALICE, HERE, budget), AclIndex()
     for number in range(1_000):
         ask(decisions, acls, f"t{number}")
-        assert room.held_bytes <= 10_000
+        assert budget.held_bytes <= 10_000
     assert len(decisions) > 0
 
 
 def test_a_session_that_has_ended_gives_its_memory_back() -> None:
-    room = DecisionRoom(max_bytes=10_000)
+    budget = DecisionBudget(max_bytes=10_000)
     acls = AclIndex()
-    decisions = Decisions(Counting(), ALICE, HERE, room)
+    decisions = Decisions(Counting(), ALICE, HERE, budget)
     ask(decisions, acls, "a", "b")
-    assert room.held_bytes > 0
+    assert budget.held_bytes > 0
     del decisions
-    assert room.held_bytes == 0
+    assert budget.held_bytes == 0
 
 
 def test_a_session_that_has_decided_nothing_ends_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", failures.append)
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)
-    room = DecisionRoom()
-    other = Decisions(authorizer, ALICE, HERE, room)
+    budget = DecisionBudget()
+    other = Decisions(authorizer, ALICE, HERE, budget)
     other.decide(AclIndex(), AclOperation.READ, ResourceType.TOPIC, "orders")
-    ended = Decisions(authorizer, ALICE, HERE, room)
+    ended = Decisions(authorizer, ALICE, HERE, budget)
     del ended
     gc.collect()
-    assert room.held_bytes
+    assert budget.held_bytes
     assert not failures
 
 
 def test_a_change_of_the_acls_gives_the_memory_back() -> None:
-    room = DecisionRoom(max_bytes=10_000)
-    decisions = Decisions(Counting(), ALICE, HERE, room)
+    budget = DecisionBudget(max_bytes=10_000)
+    decisions = Decisions(Counting(), ALICE, HERE, budget)
     ask(decisions, AclIndex(), "a", "b")
-    before_bytes = room.held_bytes
+    before_bytes = budget.held_bytes
     ask(decisions, AclIndex(), "a")
-    assert room.held_bytes == before_bytes / 2
+    assert budget.held_bytes == before_bytes / 2

@@ -7,13 +7,13 @@ from typing import Any
 
 from klamm_server.security.audit.events import Activity, AuditEvent, Category
 from klamm_server.security.audit.ocsf import OcsfWriter
-from klamm_server.security.audit.tallies import Told
+from klamm_server.security.audit.tallies import TalliedEvent
 from tests.support.audit_events import NODE, denied
 from tests.support.callers import ALICE, HOST
 
 
 def written(event: AuditEvent, times: int = 1, begin_ms: int = 7, end_ms: int = 7) -> dict[str, Any]:
-    line = OcsfWriter(NODE).line(Told(event, times, begin_ms, end_ms))
+    line = OcsfWriter(NODE).line(TalliedEvent(event, times, begin_ms, end_ms))
     assert b"\n" not in line
     found: dict[str, Any] = json.loads(line)
     assert found["metadata"]["version"] == "1.3.0"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm_server.security.audit.events import AuditEvent
-from klamm_server.security.audit.tallies import MINUTE_MS, OPEN_MAX_BYTES, Tallies, Told
+from klamm_server.security.audit.tallies import MINUTE_MS, OPEN_MAX_BYTES, TalliedEvent, Tallies
 from tests.support.audit_events import denied
 
 A, B = denied("a"), denied("b")
@@ -20,11 +20,11 @@ A, B = denied("a"), denied("b")
 
 def test_the_first_event_is_reported_at_once_and_equal_ones_when_the_minute_ends() -> None:
     tallies = Tallies()
-    assert tallies.count(A, 1_000)[1] == [Told(A, 1, 1_000, 1_000)]
+    assert tallies.count(A, 1_000)[1] == [TalliedEvent(A, 1, 1_000, 1_000)]
     assert tallies.count(A, 2_000)[1] == []
     assert tallies.count(A, 3_000)[1] == []
     assert tallies.end_minutes(1_000 + MINUTE_MS - 1) == []
-    assert tallies.end_minutes(1_000 + MINUTE_MS) == [Told(A, 2, 1_000, 1_000 + MINUTE_MS)]
+    assert tallies.end_minutes(1_000 + MINUTE_MS) == [TalliedEvent(A, 2, 1_000, 1_000 + MINUTE_MS)]
 
 
 def test_repeated_events_are_reported_once_a_minute() -> None:
@@ -39,14 +39,14 @@ def test_a_tally_is_closed_after_a_minute_without_events() -> None:
     assert tallies.end_minutes(MINUTE_MS) == []
     assert not tally.is_open
     assert len(tallies) == tallies.held_bytes == 0
-    assert tallies.count(A, MINUTE_MS + 1)[1] == [Told(A, 1, MINUTE_MS + 1, MINUTE_MS + 1)]
+    assert tallies.count(A, MINUTE_MS + 1)[1] == [TalliedEvent(A, 1, MINUTE_MS + 1, MINUTE_MS + 1)]
 
 
 def test_events_that_the_holder_of_a_tally_counts_are_reported() -> None:
     tallies = Tallies()
     tally, _ = tallies.count(A, 0)
     tally.count += 5
-    assert tallies.close(10) == [Told(A, 5, 0, 10)]
+    assert tallies.close(10) == [TalliedEvent(A, 5, 0, 10)]
     assert not tally.is_open
 
 
@@ -54,13 +54,13 @@ def test_the_memory_of_open_tallies_is_bounded() -> None:
     tallies = Tallies()
     oldest, _ = tallies.count(A, 0)
     oldest.count += 3
-    told: list[Told] = []
+    told: list[TalliedEvent] = []
     number = 0
     while oldest.is_open:
         told += tallies.count(denied(f"{number}-" + "é" * 200), 0)[1]
         assert tallies.held_bytes <= OPEN_MAX_BYTES
         number += 1
-    assert Told(A, 3, 0, 0) in told
+    assert TalliedEvent(A, 3, 0, 0) in told
     assert sum(one.times for one in told) == 3 + number
 
 
@@ -70,7 +70,7 @@ def test_the_reported_counts_add_up_and_no_event_is_reported_twice_a_minute(
 ) -> None:
     tallies, now_ms = Tallies(), 0
     happened: Counter[AuditEvent] = Counter()
-    told: list[Told] = []
+    told: list[TalliedEvent] = []
     for event, later_ms, by_holder in steps:
         now_ms += later_ms
         tally, some = tallies.count(event, now_ms)

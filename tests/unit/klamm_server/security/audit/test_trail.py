@@ -6,11 +6,11 @@ import pytest
 
 from klamm_server.security.audit.events import TEXT_MAX, Category
 from klamm_server.security.audit.tallies import MINUTE_MS
-from tests.support.audit_events import Heard, denied
+from tests.support.audit_events import AuditRecorder, denied
 
 
 def test_the_audit_selects_events_by_the_configured_categories_and_exclusions() -> None:
-    trail = Heard(
+    trail = AuditRecorder(
         audit_events=("produce", "management"),
         audit_excluded_principals="User:a; User:CN=b,O=c;",
         audit_excluded_topics=("noise",),
@@ -26,25 +26,25 @@ def test_the_audit_selects_events_by_the_configured_categories_and_exclusions() 
 
 
 def test_audit_events_are_written_as_lines_with_their_counts() -> None:
-    heard = Heard()
+    audit = AuditRecorder()
     for _ in range(3):
-        heard.trail.record(denied("x" * 1_000), 5)
-    (first,) = heard.events()
+        audit.trail.record(denied("x" * 1_000), 5)
+    (first,) = audit.events()
     assert first["resources"][0]["name"] == "x" * TEXT_MAX
-    heard.trail.end_minutes(5 + MINUTE_MS)
-    assert [one["count"] for one in heard.events()] == [2]
-    heard.trail.record(denied(), 5 + MINUTE_MS)
-    heard.trail.record(denied(), 5 + MINUTE_MS)
-    heard.trail.close(6 + MINUTE_MS)
-    assert [one["count"] for one in heard.events()] == [1, 1]
+    audit.trail.end_minutes(5 + MINUTE_MS)
+    assert [one["count"] for one in audit.events()] == [2]
+    audit.trail.record(denied(), 5 + MINUTE_MS)
+    audit.trail.record(denied(), 5 + MINUTE_MS)
+    audit.trail.close(6 + MINUTE_MS)
+    assert [one["count"] for one in audit.events()] == [1, 1]
 
 
 def test_equal_events_are_counted_after_the_clock_was_set_back() -> None:
-    heard = Heard()
-    heard.trail.record(denied(), 10 * MINUTE_MS)
-    heard.trail.record(denied(), 0)
-    heard.trail.end_minutes(11 * MINUTE_MS)
-    assert [(one["time"], one["count"]) for one in heard.events()] == [(10 * MINUTE_MS, 1), (11 * MINUTE_MS, 1)]
+    audit = AuditRecorder()
+    audit.trail.record(denied(), 10 * MINUTE_MS)
+    audit.trail.record(denied(), 0)
+    audit.trail.end_minutes(11 * MINUTE_MS)
+    assert [(one["time"], one["count"]) for one in audit.events()] == [(10 * MINUTE_MS, 1), (11 * MINUTE_MS, 1)]
 
 
 @pytest.mark.parametrize(
@@ -54,21 +54,21 @@ def test_equal_events_are_counted_after_the_clock_was_set_back() -> None:
 def test_changes_are_refused_only_while_events_of_changes_could_be_dropped(
     policy: str, events: tuple[str, ...], refuses: bool
 ) -> None:
-    heard = Heard(audit_failure_policy=policy, audit_events=events)
-    assert not heard.trail.refuses_changes
-    heard.backlog.is_overrun = True
-    assert heard.trail.refuses_changes is refuses
-    heard.backlog.take_out(0)
-    assert not heard.trail.refuses_changes
+    audit = AuditRecorder(audit_failure_policy=policy, audit_events=events)
+    assert not audit.trail.refuses_changes
+    audit.backlog.is_overrun = True
+    assert audit.trail.refuses_changes is refuses
+    audit.backlog.take_out(0)
+    assert not audit.trail.refuses_changes
 
 
 def test_events_beyond_the_backlogs_bound_are_dropped_and_counted() -> None:
-    heard = Heard()
+    audit = AuditRecorder()
     number = 0
-    while not heard.trail.is_overrun:
-        heard.trail.record(denied(f"{number}"), 0)
+    while not audit.trail.is_overrun:
+        audit.trail.record(denied(f"{number}"), 0)
         number += 1
-    assert heard.dropped == 1
-    assert heard.backlog.held_bytes < 17 * 1024**2
-    heard.events()
-    assert not heard.trail.is_overrun
+    assert audit.dropped == 1
+    assert audit.backlog.held_bytes < 17 * 1024**2
+    audit.events()
+    assert not audit.trail.is_overrun

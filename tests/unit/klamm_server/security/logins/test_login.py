@@ -23,8 +23,8 @@ from klamm_server.security.logins.login import CredentialChangedError, Login, To
 from klamm_server.security.logins.logins import Logins
 from klamm_server.security.sasl.failed_logins import WAITING_MAX
 from klamm_server.security.sasl.proven_sessions import REASON
-from klamm_server.security.sasl.sasl_door import AuthenticateReply, SaslStateError
-from tests.support.audit_events import Told
+from klamm_server.security.sasl.sasl_authenticator import AuthenticateReply, SaslStateError
+from tests.support.audit_events import TalliedEvent
 from tests.support.waiting import until
 
 SHA_256 = ScramMechanism.SHA_256
@@ -60,12 +60,12 @@ class World:
 
     async def by_plain(self, password: str, name: str = "alice", *, login: Login | None = None) -> AuthenticateReply:
         one = login or self.login()
-        assert one.door.handshake("PLAIN", 0).code is ErrorCode.NONE
+        assert one.authenticator.handshake("PLAIN", 0).code is ErrorCode.NONE
         return await one.authenticate(PlainClient(name, Secret(password)).first())
 
     async def by_scram(self, password: str, *, login: Login | None = None) -> Sequence[AuthenticateReply]:
         one, client = login or self.login(), ScramClient(SHA_256, "alice", Secret(password), nonce="client")
-        assert one.door.handshake("SCRAM-SHA-256", 0).code is ErrorCode.NONE
+        assert one.authenticator.handshake("SCRAM-SHA-256", 0).code is ErrorCode.NONE
         first = await one.authenticate(client.first())
         proof = client.step(first.auth_bytes)
         assert proof is not None
@@ -123,7 +123,7 @@ def test_a_login_whose_credential_changes_gets_no_session() -> None:
     async def scenario() -> None:
         world = World()
         one, client = world.login(), ScramClient(SHA_256, "alice", Secret("wonderland"), nonce="client")
-        one.door.handshake("SCRAM-SHA-256", 0)
+        one.authenticator.handshake("SCRAM-SHA-256", 0)
         proof = client.step((await one.authenticate(client.first())).auth_bytes)
         assert proof is not None
         world.logins.on_image(image(alice="looking glass"))
@@ -191,7 +191,7 @@ def test_the_log_has_the_cause_of_a_failed_login_and_no_secret(caplog: pytest.Lo
 
 def test_the_audit_has_the_result_of_each_login_and_no_password() -> None:
     async def run() -> list[dict[str, Any]]:
-        told = Told()
+        told = TalliedEvent()
         world = World(auditor=told.auditor)
         await world.by_plain("wonderland")
         await world.by_plain("canary-password")
@@ -212,7 +212,7 @@ def test_the_audit_has_the_result_of_each_login_and_no_password() -> None:
 
 def test_the_audit_has_logins_that_end_without_an_answer() -> None:
     async def run() -> list[dict[str, Any]]:
-        told = Told()
+        told = TalliedEvent()
         world = World(auditor=told.auditor)
         early, twice, late = world.login(), world.login(), world.login()
         with pytest.raises(SaslStateError):
@@ -240,7 +240,7 @@ def test_logins_of_excluded_principals_are_audited_only_if_they_fail() -> None:
     """A stranger must not be able to hide guesses behind the name."""
 
     async def run() -> list[dict[str, Any]]:
-        told = Told(**{"audit.excluded.principals": "User:alice"})
+        told = TalliedEvent(**{"audit.excluded.principals": "User:alice"})
         world = World(auditor=told.auditor)
         assert (await world.by_plain("wonderland")).code == 0
         assert (await world.by_plain("wrong")).code != 0

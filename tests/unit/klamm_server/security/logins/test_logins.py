@@ -24,8 +24,8 @@ def test_listeners_have_their_own_mechanisms_and_share_the_users() -> None:
     inside, outside = at(logins, "INSIDE"), at(logins, "OUTSIDE")
     assert logins.at("OTHER") is None
     assert inside.users is outside.users
-    assert inside.new_door().handshake("?", 0).mechanisms == ("PLAIN",)
-    assert outside.new_door().handshake("?", 0).mechanisms == ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    assert inside.new_authenticator().handshake("?", 0).mechanisms == ("PLAIN",)
+    assert outside.new_authenticator().handshake("?", 0).mechanisms == ("SCRAM-SHA-256", "SCRAM-SHA-512")
     logins.close()
 
 
@@ -53,8 +53,8 @@ def test_each_scram_login_has_its_own_nonce(name: str) -> None:
     logins = Logins({"OUTSIDE": SCRAM}, SystemClock())
     answers = set()
     for _ in range(5):
-        door = at(logins, "OUTSIDE").new_door()
-        door.handshake(name, 0)
-        answers.add(door.authenticate(b"n,,n=alice,r=client", 0))
+        authenticator = at(logins, "OUTSIDE").new_authenticator()
+        authenticator.handshake(name, 0)
+        answers.add(authenticator.authenticate(b"n,,n=alice,r=client", 0))
     assert len(answers) == 5
     logins.close()

@@ -6,7 +6,7 @@ from klamm.quotas import CONNECTION_CREATION_RATE
 from klamm.setting import INT_MAX
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
-from klamm_server.security.quotas.connection_rates import HELD_BACK_MAX, ConnectionRates
+from klamm_server.security.quotas.connection_rates import MUTED_MAX, ConnectionRates
 from klamm_server.security.quotas.rate_window import WindowSpan
 
 SPAN = WindowSpan()
@@ -56,6 +56,6 @@ def test_the_longer_delay_of_connection_rate_and_address_quota_applies() -> None
 
 def test_the_number_of_connections_delayed_by_the_rate_is_bounded() -> None:
     rates = ConnectionRates(ClientQuotas(SPAN), ConnectionPace(1, SPAN))
-    admitted = [rates.admit("192.0.2.1", 0) for _ in range(10 + HELD_BACK_MAX + 5)]
+    admitted = [rates.admit("192.0.2.1", 0) for _ in range(10 + MUTED_MAX + 5)]
     assert admitted[9:11] == [0, 1_000]
-    assert admitted[-6:] == [1_000 * HELD_BACK_MAX] + [None] * 5
+    assert admitted[-6:] == [1_000 * MUTED_MAX] + [None] * 5

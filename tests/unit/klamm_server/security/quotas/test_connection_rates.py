@@ -42,7 +42,7 @@ def test_an_address_may_be_written_in_many_ways() -> None:
 
 
 def test_the_number_of_connections_delayed_by_a_quota_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_rates, "HELD_BACK_MAX", 2)
+    monkeypatch.setattr(connection_rates, "MUTED_MAX", 2)
     rates = rates_of(default=0.1)
     assert [rates.admit(HOME, 0) for _ in range(3)] == [0, 10_000, 20_000]
     assert [rates.admit(HOME, 0) for _ in range(3)] == [None] * 3

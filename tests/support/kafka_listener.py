@@ -1,0 +1,99 @@
+"""A Kafka listener with a handler of the test, and the frames that tests send to it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Callable
+
+from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.kafka.connection import Answer, PendingAnswer
+from klamm_broker.kafka.connection_fairness import ConnectionFairness
+from klamm_broker.kafka.listener import ConnectionLimit, KafkaListener
+from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.sasl_clients import SaslClients
+from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_server.runtime.clock import SystemClock
+from klamm_server.security.gate import Gate
+from klamm_server.security.quotas.client_quotas import ClientQuotas
+from klamm_server.security.quotas.connection_pace import ConnectionPace
+
+HEARTBEAT_V0 = struct.Struct(">hhih")
+REQUEST_MAX_BYTES = 1_000_000
+
+
+class ServedListener:
+    """A Kafka listener with a handler of the test."""
+
+    def __init__(
+        self,
+        handle: Callable[[Request], Answer | PendingAnswer],
+        *,
+        connections_max: int = 10,
+        memory_bytes: int = 10 * REQUEST_MAX_BYTES,
+        request_max_bytes: int = REQUEST_MAX_BYTES,
+        tls: TlsClients | None = None,
+        quotas: ClientQuotas | None = None,
+        pace: ConnectionPace | None = None,
+        sasl: SaslClients | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        self.memory = RequestMemory(memory_bytes)
+        self.listener = KafkaListener(
+            handle,
+            self.memory,
+            ConnectionLimit(connections_max),
+            request_max_bytes=request_max_bytes,
+            send_buffer_bytes=65_536,
+            idle_max_ms=60_000,
+            clock=SystemClock(),
+            tls=tls,
+            quotas=quotas,
+            pace=pace,
+            sasl=sasl,
+            gate=gate,
+        )
+        # This clock never moves, so the load of the machine does not change the turn in which a request is served.
+        self.listener.turns = ConnectionFairness(lambda: 1.0)
+
+    async def __aenter__(self) -> ServedListener:
+        self.port = await self.listener.bind("127.0.0.1", 0)
+        await self.listener.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.listener.close()
+        assert self.memory.held_bytes == 0
+
+    async def connect(self, tls: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=tls)
+
+
+def frame(number: int, body: bytes = b"") -> bytes:
+    message = HEARTBEAT_V0.pack(ApiKey.HEARTBEAT, 0, number, -1) + body
+    return struct.pack(">i", len(message)) + message
+
+
+async def answer_to(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Reads one answer, and returns its correlation id and its body."""
+    size, number = struct.unpack(">ii", await reader.readexactly(8))
+    return number, await reader.readexactly(size - 4)
+
+
+def echo(request: Request) -> Answer:
+    """Returns the request's body at once, in two parts. A request with an empty body gets no answer."""
+    body = bytes(request.frame[request.body_start :])
+    return [body[:1], body[1:]] if body else None
+
+
+async def echo_in_time(request: Request) -> Answer:
+    """Returns the same answer as `echo`, but a few turns of the event loop later."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return echo(request)
+
+
+def echo_by_turns(request: Request) -> Answer | PendingAnswer:
+    """Answers every third request as `echo_in_time` does, and the others at once."""
+    return echo(request) if request.correlation_id % 3 else echo_in_time(request)
