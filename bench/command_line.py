@@ -47,8 +47,8 @@ def measure(commands: list[list[str]], runs: int) -> list[Cost]:
         for index in order:
             costs[index].append(run_once(commands[index]))
     return [
-        Cost(statistics.median(each.cpu_s for each in one[1:]), statistics.median(each.wall_s for each in one[1:]))
-        for one in costs
+        Cost(statistics.median(each.cpu_s for each in cost[1:]), statistics.median(each.wall_s for each in cost[1:]))
+        for cost in costs
     ]
 
 

@@ -114,7 +114,7 @@ class Partitions:
         request = AlterPartitionRequest(broker_id=self._leader, broker_epoch=epochs[self._leader], partitions=changes)
         answer = await self._client.controller.alter_partition(request, timeout=60)
         assert not answer.error_code, answer
-        assert not any(each.error_code for each in answer.partitions), answer.partitions[0]
+        assert not any(partition.error_code for partition in answer.partitions), answer.partitions[0]
         for (_, _, held), altered in zip(chosen, answer.partitions, strict=True):
             held[0] = altered.partition_epoch
         self._free += chosen

@@ -59,7 +59,7 @@ class Host(NamedTuple):
     def cpu_s(self) -> float:
         """Returns the CPU seconds of all brokers so far."""
         times = [child.cpu_times() for child in self.supervisor.children()]
-        return sum(each.user + each.system for each in times)
+        return sum(time.user + time.system for time in times)
 
     def rss_mb(self) -> float:
         """Returns the resident memory of one broker, as the mean of all."""
@@ -114,8 +114,8 @@ def leaders(host: Host, topic: str) -> dict[int, list[int]]:
 
         def found() -> dict[int, list[int]]:
             led: dict[int, list[int]] = {}
-            for each in admin.describe_topics([topic])[topic].partitions:
-                led.setdefault(each.leader, []).append(each.partition)
+            for partition in admin.describe_topics([topic])[topic].partitions:
+                led.setdefault(partition.leader, []).append(partition.partition)
             return led
 
         wait_until(lambda: -1 not in found(), "every partition has a leader")
@@ -252,16 +252,16 @@ def run_balance(seconds: float) -> None:
             client.join()
         print("| | records/s | ratio | CPU of brokers, cores |\n|---|---|---|---|")
         for name, rate, cores in rows:
-            print(f"| {name} | {rate:,.0f} | {rate / rows[0][1]:.2f} | {' + '.join(f'{each:.2f}' for each in cores)} |")
+            print(f"| {name} | {rate:,.0f} | {rate / rows[0][1]:.2f} | {' + '.join(f'{core:.2f}' for core in cores)} |")
 
 
 def _rate(host: Host, sent: Synchronized[int], act: Callable[[], object]) -> tuple[float, list[float]]:
     """Returns the records per second while `act` runs, and the cores that each broker used."""
     children = host.supervisor.children()
-    before, started_s, first = [_cpu_s(each) for each in children], time.time(), sent.value
+    before, started_s, first = [_cpu_s(child) for child in children], time.time(), sent.value
     act()
     took_s = time.time() - started_s
-    cores = [(_cpu_s(each) - used) / took_s for each, used in zip(children, before, strict=True)]
+    cores = [(_cpu_s(child) - used) / took_s for child, used in zip(children, before, strict=True)]
     return (sent.value - first) / took_s, cores
 
 

@@ -88,7 +88,7 @@ def receive(address: str, log: str, count: int) -> list[float]:
         assert messages, f"{len(found)} of {count} records after {TIMEOUT_S} s"
         messages += consumer.consume(1_000, 0)
         now_ns = time.monotonic_ns()
-        found += [age_ms(one.value(), now_ns) for one in messages]
+        found += [age_ms(message.value(), now_ns) for message in messages]
     consumer.close()
     return found
 

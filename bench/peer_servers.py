@@ -52,7 +52,7 @@ class Peer:
     def cpu_s(self) -> float:
         """CPU seconds used so far by all its processes, user and system, and by those that ended."""
         times = self._ask(psutil.Process.cpu_times)
-        return sum(each.user + each.system + each.children_user + each.children_system for each in times)
+        return sum(time.user + time.system + time.children_user + time.children_system for time in times)
 
     def rss_mb(self) -> float:
         """Resident memory of all its processes."""

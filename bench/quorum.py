@@ -91,7 +91,7 @@ class Controllers:
     def cpu_s(self) -> float:
         """CPU seconds that all have used, user and system."""
         times = [self._process(node_id).cpu_times() for node_id in self._processes]
-        return sum(each.user + each.system for each in times)
+        return sum(time.user + time.system for time in times)
 
     def queue_events(self, node_id: int) -> dict[float, int]:
         """Returns the number of events that the controller's queue has handled, by their maximum duration in
@@ -193,7 +193,7 @@ class Client:
 
     async def create_on(self, name: str, partition_count: int, leader: int) -> list[bytes]:
         """Creates a topic whose leaders are all on one broker, and returns its id."""
-        replicas = [leader, *(each for each in BROKER_IDS if each != leader)]
+        replicas = [leader, *(broker_id for broker_id in BROKER_IDS if broker_id != leader)]
         assignments = [ReplicaAssignment(partition=number, broker_ids=replicas) for number in range(partition_count)]
         return await self._create(
             [NewTopic(name=name, assignments=assignments, partition_count=-1, replication_factor=-1)]

@@ -189,8 +189,8 @@ def measure_costs(options: argparse.Namespace) -> None:
         use_page_cache(running.directory, options.gigabytes * 4)
         for kind in KINDS:
             kind.create(admin, running.bootstrap)
-        for kind, each in latencies(running, options.singles).items():
-            print(f"{kind.name:28} single records  {percentiles(each)}", flush=True)
+        for kind, latency in latencies(running, options.singles).items():
+            print(f"{kind.name:28} single records  {percentiles(latency)}", flush=True)
         for kind in KINDS:
             kind.delete(admin)
         ways: dict[str, Callable[[Kind], None]] = {

@@ -132,7 +132,7 @@ def measure_repairs(running: Cluster, count: int) -> None:
             took_ms.append((time.perf_counter() - struck_s) * 1e3)
             time.sleep(1)
             (found,) = admin.describe_scrubs([TopicPartition(TOPIC, 0)], [leader])[leader]
-            assert all(one.state is DamageState.REPAIRED for one in found.damages), found
+            assert all(damage.state is DamageState.REPAIRED for damage in found.damages), found
             longest_ms.append(stream.longest_wait_ms(struck_s, time.perf_counter() - 0.5))
         stream.stop()
         print(

@@ -120,10 +120,10 @@ def reconnect(port: int, password: str, count: int) -> float:
     def work(number: int) -> list[ssl.SSLSocket]:
         return [entrance.enter() for _ in range(number, count, THREADS)]
 
-    for made in [each for one in _in_threads(work) for each in one]:
+    for made in [each for thread in _in_threads(work) for each in thread]:
         made.close()
     started_s = time.perf_counter()
-    again = [each for one in _in_threads(work) for each in one]
+    again = [each for thread in _in_threads(work) for each in thread]
     took_s = time.perf_counter() - started_s
     assert len(again) == count, len(again)
     return took_s

@@ -56,7 +56,7 @@ def replay(log: bytes) -> int:
 def write_cache(directory: str, count: int) -> int:
     cache = Rdict(directory, Options(raw_mode=True))
     batch = WriteBatch(raw_mode=True)
-    for group, each in itertools.groupby(offsets(count), key=lambda each: each[0]):
+    for group, each in itertools.groupby(offsets(count), key=lambda offset: offset[0]):
         batch.put(group.encode(), marshal.dumps([(*tp, value) for _, tp, value in each]))
         if batch.len() == GROUPS_PER_WRITE:
             cache.write(batch)

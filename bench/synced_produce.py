@@ -151,7 +151,7 @@ def main() -> None:
         servers = {"klamm": klamm(scratch), "kafka": kafka(scratch)}
         if options.before is not None:
             servers["before"] = klamm(scratch / "before", checkout=options.before)
-        sides = {name: stack.enter_context(served(stack.enter_context(one))) for name, one in servers.items()}
+        sides = {name: stack.enter_context(served(stack.enter_context(server))) for name, server in servers.items()}
         for side in sides.values():
             measure(side, CELLS[-1], options.seconds)
         print(

@@ -62,7 +62,8 @@ def to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict
     """Returns the offsets to commit as OffsetAndMetadata. Raises ConfigError for a negative offset. A coordinator would
     store it, and it would mean that nothing is committed."""
     wanted = {
-        TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each for tp, each in offsets.items()
+        TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        for tp, offset in offsets.items()
     }
     for tp, each in wanted.items():
         if each.offset < 0:

@@ -80,14 +80,17 @@ def svg(source: str) -> str:
     """Returns the diagram as an `<svg>` element in the colour of the text around it. Raises ValueError as `parse`."""
     names, events = parse(source)
     columns = _columns(names, events)
-    ends = [columns[-1] + _half(names[-1]), *(sum(_note_span(each, columns)) for each in events if each.kind == "note")]
+    ends = [
+        columns[-1] + _half(names[-1]),
+        *(sum(_note_span(event, columns)) for event in events if event.kind == "note"),
+    ]
     width = max(ends) + MARGIN
     height = HEAD + ROW * (len(events) + 1) + MARGIN
     parts = [
         *_heads(names, columns, height),
         *(part for row, event in enumerate(events) for part in _event(event, columns, HEAD + ROW * (row + 1.2))),
     ]
-    title = html.escape("; ".join(f"{names[each.first]}: {each.text}" for each in events))
+    title = html.escape("; ".join(f"{names[event.first]}: {event.text}" for event in events))
     return (
         f'<svg class="sequence" role="img" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'font-size="13" fill="currentColor"><title>{title}</title>{"".join(parts)}</svg>'

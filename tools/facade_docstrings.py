@@ -63,7 +63,7 @@ def _docstring(source: type, name: str) -> str:
     """Returns the docstring of a method of `source` as its source has it, without `async` and `await`."""
     owner = next(each for each in source.__mro__ if name in vars(each))
     text = _path(owner).read_text(encoding="utf-8")
-    method = next(each for each in public_methods(text, owner.__name__) if each.name == name)
+    method = next(public_method for public_method in public_methods(text, owner.__name__) if public_method.name == name)
     assert ast.get_docstring(method) is not None, f"{owner.__name__}.{name} has no docstring"
     written = ast.get_source_segment(text, method.body[0])
     assert written is not None, method.body[0]

@@ -119,7 +119,7 @@ def description(setting: Setting) -> str:
 
 def _module(made: _Made) -> str:
     inherited = definitions(made.inherited) if made.inherited is not None else {}
-    settings = [one for name, one in definitions(made.owner).items() if name not in inherited]
+    settings = [definition for name, definition in definitions(made.owner).items() if name not in inherited]
     fields = "\n".join(line for setting in settings for line in _field(setting))
     used = set(re.findall(r"\w+", " ".join([made.bases, *map(type_of, settings)]))) & set(_MODULES)
     return (

@@ -92,8 +92,8 @@ class AsyncAdmin(
             timeout_ms=self._calls.timeout_ms(timeout_ms),
         )
         response = await self._calls.controller(AdminStub.create_topics, request, timeout_ms)
-        raise_first_error((each.name, each) for each in response.topics)
-        return {each.name: decode.created_topic(each) for each in response.topics}
+        raise_first_error((topic.name, topic) for topic in response.topics)
+        return {topic.name: decode.created_topic(topic) for topic in response.topics}
 
     async def delete_topics(self, topics: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Deletes topics with their records, configs and partitions. Raises UnknownTopicOrPartitionError."""
@@ -101,7 +101,7 @@ class AsyncAdmin(
             client_id=self._client.config.client_id, topics=list(topics), timeout_ms=self._calls.timeout_ms(timeout_ms)
         )
         response = await self._calls.controller(AdminStub.delete_topics, request, timeout_ms)
-        raise_first_error((each.name, each) for each in response.results)
+        raise_first_error((result.name, result) for result in response.results)
 
     async def create_partitions(
         self,
@@ -127,7 +127,7 @@ class AsyncAdmin(
             timeout_ms=self._calls.timeout_ms(timeout_ms),
         )
         response = await self._calls.controller(AdminStub.create_partitions, request, timeout_ms)
-        raise_first_error((each.name, each) for each in response.results)
+        raise_first_error((result.name, result) for result in response.results)
 
     async def describe_topics(
         self, topics: Iterable[str], *, timeout_ms: int | None = None
@@ -151,8 +151,8 @@ class AsyncAdmin(
     async def _describe_topics(self, names: list[str], timeout_ms: int | None) -> dict[str, TopicDescription]:
         request = controller_pb2.DescribeTopicsRequest(topics=names)
         response = await self._calls.controller(AdminStub.describe_topics, request, timeout_ms)
-        raise_first_error((each.name, each) for each in response.topics)
-        return {each.name: decode.topic_description(each) for each in response.topics}
+        raise_first_error((topic.name, topic) for topic in response.topics)
+        return {topic.name: decode.topic_description(topic) for topic in response.topics}
 
     # --- configs and the cluster
 
@@ -168,15 +168,18 @@ class AsyncAdmin(
         wanted = list(names)
         request = controller_pb2.DescribeConfigsRequest(
             resources=[
-                controller_pb2.DescribeConfigsResource(resource=_resource(each), names=wanted) for each in resources
+                controller_pb2.DescribeConfigsResource(resource=_resource(resource), names=wanted)
+                for resource in resources
             ],
             include_documentation=include_documentation,
         )
         response = await self._calls.controller(AdminStub.describe_configs, request, timeout_ms)
-        raise_first_error((each.resource.name, each) for each in response.results)
+        raise_first_error((result.resource.name, result) for result in response.results)
         return {
-            decode.config_resource(each.resource): {config.name: decode.config_entry(config) for config in each.configs}
-            for each in response.results
+            decode.config_resource(result.resource): {
+                config.name: decode.config_entry(config) for config in result.configs
+            }
+            for result in response.results
         }
 
     async def incremental_alter_configs(
@@ -205,7 +208,7 @@ class AsyncAdmin(
             validate_only=validate_only,
         )
         response = await self._calls.controller(AdminStub.incremental_alter_configs, request, timeout_ms)
-        raise_first_error((each.name, each) for each in response.results)
+        raise_first_error((result.name, result) for result in response.results)
 
     async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Describes the servers. Any controller answers, so this also works while none of them leads."""
@@ -277,7 +280,7 @@ class AsyncAdmin(
 
     async def _voter_keys(self) -> set[tuple[int, str]]:
         response = await self._calls.ask_controller(AdminStub.describe_quorum, controller_pb2.DescribeQuorumRequest())
-        return {(each.node_id, each.directory_id) for each in response.replicas if each.is_voter}
+        return {(replica.node_id, replica.directory_id) for replica in response.replicas if replica.is_voter}
 
     # --- groups
 
@@ -399,7 +402,7 @@ class AsyncAdmin(
         """
         request = coordinator_pb2.OffsetDeleteRequest(group_id=group_id, topics=group_by_topic(partitions))
         response = await self._calls.coordinator(group_id, CoordinatorStub.offset_delete, request, timeout_ms)
-        raise_first_error((f"{each.topic}-{each.partition}", each) for each in response.partitions)
+        raise_first_error((f"{partition.topic}-{partition.partition}", partition) for partition in response.partitions)
 
     async def remove_group_members(
         self,
@@ -418,23 +421,23 @@ class AsyncAdmin(
             described = (await self.describe_groups([group_id], timeout_ms=timeout_ms))[group_id]
             leaving = [
                 coordinator_pb2.LeavingMember(
-                    member_id="" if each.group_instance_id else each.member_id,
-                    group_instance_id=each.group_instance_id or "",
+                    member_id="" if member.group_instance_id else member.member_id,
+                    group_instance_id=member.group_instance_id or "",
                     reason=told,
                 )
-                for each in described.members
+                for member in described.members
             ]
         else:
-            leaving = [coordinator_pb2.LeavingMember(group_instance_id=each, reason=told) for each in instances]
+            leaving = [coordinator_pb2.LeavingMember(group_instance_id=instance, reason=told) for instance in instances]
         if not leaving:
             return
         request = coordinator_pb2.LeaveGroupRequest(group_id=group_id, members=leaving)
         response = await self._calls.coordinator(group_id, CoordinatorStub.leave_group, request, timeout_ms)
         gone = ErrorCode.UNKNOWN_MEMBER_ID if instances is None else None
         raise_first_error(
-            (each.group_instance_id or each.member_id, BareOutcome(each.error_code))
-            for each in response.members
-            if each.error_code != gone
+            (member.group_instance_id or member.member_id, BareOutcome(member.error_code))
+            for member in response.members
+            if member.error_code != gone
         )
 
     def _store(self, group_id: str) -> OffsetStore:
@@ -516,7 +519,7 @@ class AsyncAdmin(
                 self._client.broker(broker_id).describe_log_dirs(request) for broker_id in ids
             )
             return {
-                broker_id: tuple(decode.log_dir(each) for each in response.log_dirs)
+                broker_id: tuple(decode.log_dir(log_dir) for log_dir in response.log_dirs)
                 for broker_id, response in zip(ids, responses, strict=True)
             }
 
@@ -547,7 +550,7 @@ class AsyncAdmin(
             return [result for response in responses for result in response.results]
 
         results = await self._calls.retrying(attempt, timeout_ms)
-        raise_first_error((f"{each.topic}-{each.partition}", each) for each in results)
+        raise_first_error((f"{result.topic}-{result.partition}", result) for result in results)
 
     # --- the end
 

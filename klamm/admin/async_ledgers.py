@@ -87,7 +87,7 @@ class LedgerOperations:
             responses = await until_first_error(asked)
             for response in responses:
                 raise_for(response.error_code, response.error_message)
-            return [one for response in responses for one in response.ledgers]
+            return [ledger for response in responses for ledger in response.ledgers]
 
         listed = map(decode.ledger_listing, await self._calls.retrying(attempt, timeout_ms))
         return {one.ledger: one for one in sorted(listed, key=lambda one: one.ledger)}

@@ -36,7 +36,7 @@ class QuotaOperations:
         Raises InvalidRequestError, or UnsupportedVersionError for an unknown entity type."""
         request = pb.DescribeClientQuotasRequest(components=map(_component, components), strict=strict)
         response = await self._calls.controller(AdminStub.describe_client_quotas, request, timeout_ms)
-        return {decode.quota_entity(one.entity): dict(one.values) for one in response.entries}
+        return {decode.quota_entity(entry.entity): dict(entry.values) for entry in response.entries}
 
     async def alter_client_quotas(
         self,
@@ -52,15 +52,17 @@ class QuotaOperations:
         request = pb.AlterClientQuotasRequest(
             alterations=[
                 pb.ClientQuotaAlteration(
-                    entity=entity_parts(one.entity.entries),
-                    operations=[pb.ClientQuotaOperation(key=key, value=value) for key, value in one.operations.items()],
+                    entity=entity_parts(alteration.entity.entries),
+                    operations=[
+                        pb.ClientQuotaOperation(key=key, value=value) for key, value in alteration.operations.items()
+                    ],
                 )
-                for one in alterations
+                for alteration in alterations
             ],
             validate_only=validate_only,
         )
         response = await self._calls.controller(AdminStub.alter_client_quotas, request, timeout_ms)
-        raise_first_error((str(decode.quota_entity(each.entity)), each) for each in response.results)
+        raise_first_error((str(decode.quota_entity(result.entity)), result) for result in response.results)
 
 
 def _component(wanted: ClientQuotaFilterComponent) -> pb.QuotaFilterComponent:

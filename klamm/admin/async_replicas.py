@@ -46,10 +46,10 @@ class ReplicaOperations:
         )
         response = await self._calls.controller(AdminStub.elect_leaders, request, timeout_ms)
         return {
-            TopicPartition(each.topic, each.partition): (
-                ErrorCode.of(each.error_code).exception(each.error_message) if each.error_code else None
+            TopicPartition(result.topic, result.partition): (
+                ErrorCode.of(result.error_code).exception(result.error_message) if result.error_code else None
             )
-            for each in response.results
+            for result in response.results
         }
 
     async def alter_partition_reassignments(
@@ -76,7 +76,7 @@ class ReplicaOperations:
             timeout_ms=self._calls.timeout_ms(timeout_ms),
         )
         response = await self._calls.controller(AdminStub.alter_partition_reassignments, request, timeout_ms)
-        raise_first_error((f"{each.topic}-{each.partition}", each) for each in response.results)
+        raise_first_error((f"{result.topic}-{result.partition}", result) for result in response.results)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
@@ -88,8 +88,8 @@ class ReplicaOperations:
         request = controller_pb2.ListPartitionReassignmentsRequest(partitions=_named(wanted or ()))
         response = await self._calls.controller(AdminStub.list_partition_reassignments, request, timeout_ms)
         return {
-            TopicPartition(each.topic, each.partition): decode.partition_reassignment(each)
-            for each in response.reassignments
+            TopicPartition(reassignment.topic, reassignment.partition): decode.partition_reassignment(reassignment)
+            for reassignment in response.reassignments
         }
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
@@ -116,22 +116,22 @@ class ReplicaOperations:
         described = await self._calls.controller(
             AdminStub.describe_topics, controller_pb2.DescribeTopicsRequest(), timeout_ms
         )
-        topics = [decode.topic_description(each) for each in described.topics]
+        topics = [decode.topic_description(topic) for topic in described.topics]
         target = {
-            TopicPartition(topic.name, each.partition): each.target_replicas
+            TopicPartition(topic.name, partition.partition): partition.target_replicas
             for topic in topics
-            for each in topic.partitions
+            for partition in topic.partitions
         }
-        hosted = sum(broker_id in each.replicas for topic in topics for each in topic.partitions)
-        others = [each for each in cluster.brokers if each.node_id != broker_id]
+        hosted = sum(broker_id in partition.replicas for topic in topics for partition in topic.partitions)
+        others = [broker for broker in cluster.brokers if broker.node_id != broker_id]
         if not hosted and len(others) == len(cluster.brokers):
             raise ErrorCode.BROKER_ID_NOT_REGISTERED.exception(f"broker {broker_id} is not registered")
         plan = plan_reassignment(
             target,
-            {each.node_id: each.rack for each in others},
-            targets=[each.node_id for each in others if not each.fenced],
+            {other.node_id: other.rack for other in others},
+            targets=[other.node_id for other in others if not other.fenced],
             # A fenced broker that registers again then needs to copy less.
-            stay=[each.node_id for each in others],
+            stay=[other.node_id for other in others],
             moving=[tp for tp, replicas in target.items() if broker_id in replicas],
         )
         if plan and not validate_only:

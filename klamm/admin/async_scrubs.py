@@ -40,7 +40,9 @@ class ScrubOperations:
         request = broker_pb2.ScrubLogsRequest(topics=_named(partitions, topics))
         answers = await self._of_brokers(BrokerStub.scrub_logs, request, broker_ids, timeout_ms)
         return {
-            broker_id: tuple(TopicPartition(one.topic, number) for one in answer.topics for number in one.partitions)
+            broker_id: tuple(
+                TopicPartition(topic.topic, number) for topic in answer.topics for number in topic.partitions
+            )
             for broker_id, answer in answers.items()
         }
 

@@ -53,7 +53,7 @@ class TransactionOperations:
             responses = await until_first_error(asked)
             for response in responses:
                 raise_for(response.error_code, response.error_message)
-            return [one for response in responses for one in response.transactions]
+            return [transaction for response in responses for transaction in response.transactions]
 
         listed = await self._calls.retrying(attempt, timeout_ms)
         return {
@@ -144,8 +144,8 @@ class TransactionOperations:
             for producer in producers
             if producer.current_txn_start_offset >= 0 and producer.last_timestamp_ms <= older_than_ms
         ]
-        known = await self._open_of({one.producer.producer_id for one in suspects}, timeout_ms)
-        return [one for one in suspects if one.tp not in known.get(one.producer.producer_id, ())]
+        known = await self._open_of({suspect.producer.producer_id for suspect in suspects}, timeout_ms)
+        return [suspect for suspect in suspects if suspect.tp not in known.get(suspect.producer.producer_id, ())]
 
     async def abort_hanging_transaction(self, hanging: HangingTransaction, *, timeout_ms: int | None = None) -> None:
         """Writes an abort marker into the transaction's partition. Pass only results of `find_hanging_transactions`: if

@@ -41,7 +41,7 @@ class UserOperations:
         # Hashing a password takes milliseconds of CPU; a script may set many.
         request = await in_thread(_request, list(alterations))
         response = await self._calls.controller(AdminStub.alter_user_scram_credentials, request, timeout_ms)
-        raise_first_error((each.name, each) for each in response.results)
+        raise_first_error((result.name, result) for result in response.results)
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] = (), *, timeout_ms: int | None = None
@@ -50,8 +50,8 @@ class UserOperations:
         ResourceNotFoundError."""
         request = controller_pb2.DescribeUserScramCredentialsRequest(users=list(users))
         response = await self._calls.controller(AdminStub.describe_user_scram_credentials, request, timeout_ms)
-        raise_first_error((each.name, each) for each in response.users)
-        return {each.name: decode.user_scram_credentials(each) for each in response.users}
+        raise_first_error((user.name, user) for user in response.users)
+        return {user.name: decode.user_scram_credentials(user) for user in response.users}
 
 
 def _request(
@@ -60,11 +60,11 @@ def _request(
     from klamm.admin.types import UserScramCredentialDeletion
 
     request = controller_pb2.AlterUserScramCredentialsRequest()
-    for one in alterations:
-        if isinstance(one, UserScramCredentialDeletion):
-            request.deletions.add(name=one.user, mechanism=one.mechanism.number)
+    for alteration in alterations:
+        if isinstance(alteration, UserScramCredentialDeletion):
+            request.deletions.add(name=alteration.user, mechanism=alteration.mechanism.number)
         else:
-            request.upsertions.append(_upsertion(one))
+            request.upsertions.append(_upsertion(alteration))
     return request
 
 

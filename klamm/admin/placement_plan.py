@@ -73,24 +73,24 @@ class _Planner:
         for index, place in enumerate(places):
             if place is None:
                 others = [each for each in places if each is not None]
-                choices = [each for each in self._targets if each not in others]
+                choices = [target for target in self._targets if target not in others]
                 if not choices:
                     raise ErrorCode.INVALID_REPLICATION_FACTOR.exception(
                         f"partition {tp.topic}-{tp.partition} needs {size} brokers: beside {others} only"
                         f" {list(self._targets)} can be used"
                     )
                 places[index] = self._best(choices, others, leads=index == 0)
-        return tuple(each for each in places if each is not None)
+        return tuple(place for place in places if place is not None)
 
     def _best(self, choices: Sequence[int], others: Sequence[int], *, leads: bool) -> int:
-        used = [self._racks.get(each, "") for each in others]
-        crowded = {rack: crowding(rack, used) for rack in {self._racks.get(each, "") for each in choices}}
+        used = [self._racks.get(other, "") for other in others]
+        crowded = {rack: crowding(rack, used) for rack in {self._racks.get(choice, "") for choice in choices}}
         return min(
             choices,
-            key=lambda each: (
-                crowded[self._racks.get(each, "")],
-                self._led[each] if leads else 0,
-                self._hosted[each],
-                each,
+            key=lambda choice: (
+                crowded[self._racks.get(choice, "")],
+                self._led[choice] if leads else 0,
+                self._hosted[choice],
+                choice,
             ),
         )

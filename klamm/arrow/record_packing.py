@@ -206,12 +206,12 @@ class _Varints:
 
 def _joined(fields: list[_Varints]) -> pa.Array:
     """Returns the bytes of each row, with all of these fields one after the other."""
-    ends = np.cumsum(sum((each.widths for each in fields), np.zeros_like(fields[0].widths)))
+    ends = np.cumsum(sum((field.widths for field in fields), np.zeros_like(fields[0].widths)))
     offsets = np.zeros(len(ends) + 1, np.int32)
     offsets[1:] = ends
     data = np.empty(int(ends[-1]), np.uint8)
     at = offsets[:-1].astype(np.int64)
-    for each in fields:
-        each.write(data, at)
-        at += each.widths
+    for field in fields:
+        field.write(data, at)
+        at += field.widths
     return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])

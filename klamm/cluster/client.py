@@ -167,7 +167,7 @@ class KlammClient:
     def learn_topics(self, topics: Collection[TopicView]) -> None:
         """Adds topics that another response than Metadata described. They are refreshed like topics that were
         requested."""
-        self._track({each.name for each in topics})
+        self._track({topic.name for topic in topics})
         self._install(self.cluster.with_topics(topics))
 
     # Whom to ask

@@ -48,12 +48,12 @@ class EpochFinder:
         if queries:
             request = broker_pb2.OffsetForLeaderEpochRequest(partitions=queries)
             response = await self._client.broker(node_id).offset_for_leader_epoch(request)
-            for each in response.partitions:
-                if not each.error_code:
-                    tp = TopicPartition(each.topic, each.partition)
-                    found[tp] = EpochEnd(each.leader_epoch, each.end_offset, current[tp])
-            for each in response.partitions:
-                raise_for(each.error_code, f"{each.topic}-{each.partition}: {each.error_message}")
+            for partition in response.partitions:
+                if not partition.error_code:
+                    tp = TopicPartition(partition.topic, partition.partition)
+                    found[tp] = EpochEnd(partition.leader_epoch, partition.end_offset, current[tp])
+            for partition in response.partitions:
+                raise_for(partition.error_code, f"{partition.topic}-{partition.partition}: {partition.error_message}")
         if ahead:
             raise ErrorCode.UNKNOWN_LEADER_EPOCH.exception(
                 f"{ahead[0]}: records of leader epoch {epochs[ahead[0]]} were read; the newest known is"

@@ -134,11 +134,11 @@ class ClusterView:
 
     def available_partitions(self, topic: str) -> tuple[PartitionView, ...]:
         """Returns the partitions that have a known live leader."""
-        return tuple(each for each in self.partitions_of(topic) if each.leader in self.brokers)
+        return tuple(partition for partition in self.partitions_of(topic) if partition.leader in self.brokers)
 
     def merged(self, response: broker_pb2.MetadataResponse, asked: Iterable[str] | None) -> ClusterView:
         """Returns the view after an answer about the topics `asked`, or about all topics if it is None."""
-        described = {each.name: each for each in response.topics}
+        described = {topic.name: topic for topic in response.topics}
         wanted = None if asked is None else set(asked)
         kept = {} if wanted is None else _without(self.topics, wanted)
         kept_errors = {} if wanted is None else _without(self.topic_errors, wanted)
@@ -148,16 +148,16 @@ class ClusterView:
         errors = {name: ErrorCode.of(each.error_code) for name, each in described.items() if each.error_code}
         return ClusterView(
             cluster_id=response.cluster_id,
-            brokers=_frozen({each.node_id: node_of(each) for each in response.brokers}),
-            controllers=tuple(node_of(each) for each in response.controllers),
-            coordinators=_frozen({each.node_id: node_of(each) for each in response.coordinators}),
+            brokers=_frozen({broker.node_id: node_of(broker) for broker in response.brokers}),
+            controllers=tuple(node_of(controller) for controller in response.controllers),
+            coordinators=_frozen({coordinator.node_id: node_of(coordinator) for coordinator in response.coordinators}),
             topics=_frozen({**kept, **found}),
             topic_errors=_frozen({**kept_errors, **errors}),
         )
 
     def with_topics(self, topics: Iterable[TopicView]) -> ClusterView:
         """Returns the view with topics that another response than Metadata described."""
-        found = {each.name: _with_newest_leaders(each, self.topics.get(each.name)) for each in topics}
+        found = {topic.name: _with_newest_leaders(topic, self.topics.get(topic.name)) for topic in topics}
         return replace(self, topics=_frozen({**self.topics, **found}))
 
     def with_leader(
@@ -203,7 +203,7 @@ def _topic_view(message: broker_pb2.TopicMetadata, known: TopicView | None) -> T
         name=message.name,
         topic_id=uuid.UUID(bytes=message.topic_id),
         internal=message.internal,
-        partitions=tuple(map(_partition_view, sorted(message.partitions, key=lambda each: each.partition))),
+        partitions=tuple(map(_partition_view, sorted(message.partitions, key=lambda partition: partition.partition))),
     )
     return _with_newest_leaders(fresh, known)
 
@@ -215,8 +215,8 @@ def _with_newest_leaders(fresh: TopicView, known: TopicView | None) -> TopicView
         return fresh
     past = known.partitions
     newest = (
-        past[number] if number < len(past) and past[number].leader_epoch > each.leader_epoch else each
-        for number, each in enumerate(fresh.partitions)
+        past[number] if number < len(past) and past[number].leader_epoch > partition.leader_epoch else partition
+        for number, partition in enumerate(fresh.partitions)
     )
     return replace(fresh, partitions=tuple(newest))
 

@@ -69,11 +69,11 @@ class OffsetFinder:
         request = broker_pb2.ListOffsetsRequest(isolation_level=self._isolation_level, partitions=partitions)
         response = await self._client.broker(node_id).list_offsets(request)
         refused = []
-        for each in response.partitions:
-            if each.error_code:
-                refused.append(each)
+        for partition in response.partitions:
+            if partition.error_code:
+                refused.append(partition)
             else:
-                tp = TopicPartition(each.topic, each.partition)
-                found[tp] = OffsetAndTimestamp(each.offset, each.timestamp_ms, each.leader_epoch)
+                tp = TopicPartition(partition.topic, partition.partition)
+                found[tp] = OffsetAndTimestamp(partition.offset, partition.timestamp_ms, partition.leader_epoch)
         for each in refused[:1]:
             raise_for(each.error_code, f"{each.topic}-{each.partition}: {each.error_message}")

@@ -39,7 +39,7 @@ class ConsumerInterceptor(Protocol):
 
 def _assignors(value: Any) -> tuple[Assignor, ...]:
     strategies = value.split(",") if isinstance(value, str) else list(value)
-    return resolve_assignors([each.strip() if isinstance(each, str) else each for each in strategies])
+    return resolve_assignors([strategy.strip() if isinstance(strategy, str) else strategy for strategy in strategies])
 
 
 def _callback(value: Any) -> Callable[[PositionReset], object]:
@@ -51,7 +51,9 @@ def _callback(value: Any) -> Callable[[PositionReset], object]:
 
 def _interceptors(value: Any) -> tuple[ConsumerInterceptor, ...]:
     interceptors = tuple(value)
-    if not all(hasattr(each, "on_consume") and hasattr(each, "on_commit") for each in interceptors):
+    if not all(
+        hasattr(interceptor, "on_consume") and hasattr(interceptor, "on_commit") for interceptor in interceptors
+    ):
         raise ValueError("objects with on_consume and on_commit")
     return interceptors
 

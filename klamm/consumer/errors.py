@@ -51,7 +51,11 @@ class LogTruncationError(OffsetOutOfRangeError):  # type: ignore[misc, valid-typ
     @property
     def divergent_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The first offsets that may have other records now, for the partitions whose leaders can tell."""
-        return {each.topic_partition: each.divergent for each in self.truncations if each.divergent is not None}
+        return {
+            truncation.topic_partition: truncation.divergent
+            for truncation in self.truncations
+            if truncation.divergent is not None
+        }
 
 
 class RecordDeserializationError(KlammError):

@@ -174,7 +174,7 @@ def reason(name: str, *, is_of_server: bool = False) -> str:
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns)
+    return any(name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern for pattern in patterns)
 
 
 def by_reason(names: Iterable[str], why: Callable[[str], str]) -> dict[str, list[str]]:

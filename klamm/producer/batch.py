@@ -124,7 +124,7 @@ class Batch(_BatchFields):
         part.result = self.result
         part.start = self.start + begin
         stop = self.start + end
-        part.callbacks = [each for each in self.callbacks if part.start <= each[0] < stop]
+        part.callbacks = [callback for callback in self.callbacks if part.start <= callback[0] < stop]
         part.size_bytes += sum(estimate_size_bytes(key, value, headers) for _, key, value, headers in records)
         part.reserved_bytes = part.size_bytes
         part.attempts = self.attempts

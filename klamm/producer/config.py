@@ -42,7 +42,7 @@ def _parse_interceptors(value: Any) -> tuple[ProducerInterceptor, ...]:
     if not isinstance(value, Iterable) or isinstance(value, str):
         raise ValueError("a list of ProducerInterceptor objects")
     interceptors = tuple(value)
-    if not all(isinstance(each, ProducerInterceptor) for each in interceptors):
+    if not all(isinstance(interceptor, ProducerInterceptor) for interceptor in interceptors):
         raise ValueError("a list of ProducerInterceptor objects")
     return interceptors
 

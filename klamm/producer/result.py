@@ -86,7 +86,7 @@ class BatchResult:
         self._outcomes += outcomes
         self._unsettled -= 1
         if not self._unsettled:
-            self._outcomes.sort(key=lambda each: each.start)
+            self._outcomes.sort(key=lambda outcome: outcome.start)
             self._done = True
             if isinstance(self._records, COMPILED_BATCHES):
                 self._records.forget()
@@ -133,7 +133,7 @@ class BatchResult:
         """The error of the first record that is invalid itself, or else the first error, or None. Valid only when
         done.
         """
-        errors = [each.error for each in self._outcomes if each.error is not None]
+        errors = [outcome.error for outcome in self._outcomes if outcome.error is not None]
         own = (error for error in errors if not isinstance(error, OtherRecordsInvalidError))
         return next(own, errors[0] if errors else None)
 
@@ -146,7 +146,7 @@ class BatchResult:
         done."""
         begin = bisect_right(self._outcomes, first, key=_start_of) - 1
         end = bisect_right(self._outcomes, last, key=_start_of)
-        return [each.error for each in self._outcomes[begin:end] if each.error is not None]
+        return [outcome.error for outcome in self._outcomes[begin:end] if outcome.error is not None]
 
     def deliver(self, index: int, outcome: RecordsOutcome, callback: DeliveryCallback) -> None:
         """Calls a record's callback with its outcome."""

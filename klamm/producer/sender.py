@@ -351,7 +351,10 @@ class Sender:
         if response.throttle_time_ms:
             self._rest(request.node_id, response.throttle_time_ms)
         nodes = tuple(response.node_endpoints)
-        told = {TopicPartition(each.topic, each.partition): _outcome(each, nodes) for each in response.partitions}
+        told = {
+            TopicPartition(partition.topic, partition.partition): _outcome(partition, nodes)
+            for partition in response.partitions
+        }
         if not self._config.acks:
             # The broker names only the partitions that failed.
             told = {queue.tp: told.get(queue.tp, _Outcome(None)) for queue, _ in request.parts}
@@ -506,7 +509,9 @@ def _outcome(message: broker_pb2.ProducedPartition, nodes: Sequence[common_pb2.N
     code = ErrorCode.of(message.error_code)
     error = None if code is ErrorCode.NONE else code.exception(message.error_message)
     if error is not None and message.record_errors:
-        error.record_errors = tuple(RecordError(each.index, each.message) for each in message.record_errors)
+        error.record_errors = tuple(
+            RecordError(record_error.index, record_error.message) for record_error in message.record_errors
+        )
     return _Outcome(
         error,
         message.base_offset,

@@ -331,12 +331,12 @@ class TransactionManager:
                 raise
             return unreached
         failure: KlammError | None = None
-        for each in response.partitions:
-            code = ErrorCode.of(each.error_code)
+        for partition in response.partitions:
+            code = ErrorCode.of(partition.error_code)
             if code is ErrorCode.NONE:
-                del waiting[TopicPartition(each.topic, each.partition)]
+                del waiting[TopicPartition(partition.topic, partition.partition)]
                 continue
-            error = code.exception(f"{each.topic}-{each.partition}: {each.error_message or code.text}")
+            error = code.exception(f"{partition.topic}-{partition.partition}: {partition.error_message or code.text}")
             if not error.retriable:
                 raise error
             if code in _ELSEWHERE or code is ErrorCode.REQUEST_TIMED_OUT:
@@ -357,11 +357,11 @@ class TransactionManager:
                 coordinator_pb2.GroupOffset(
                     topic=tp.topic,
                     partition=tp.partition,
-                    offset=each.offset,
-                    leader_epoch=each.leader_epoch,
-                    metadata=each.metadata,
+                    offset=offset.offset,
+                    leader_epoch=offset.leader_epoch,
+                    metadata=offset.metadata,
                 )
-                for tp, each in sorted(offsets.items())
+                for tp, offset in sorted(offsets.items())
             ],
         )
 

@@ -47,10 +47,10 @@ def partition_infos(view: ClusterView, topic: str) -> tuple[PartitionInfo, ...]:
     """Returns what a partitioner sees of the topic's partitions."""
     return tuple(
         PartitionInfo(
-            partition=each.partition,
-            leader=None if each.leader == NO_LEADER else each.leader,
-            leader_rack=view.brokers[each.leader].rack or None if each.leader in view.brokers else None,
-            is_available=each.leader in view.brokers,
+            partition=partition.partition,
+            leader=None if partition.leader == NO_LEADER else partition.leader,
+            leader_rack=view.brokers[partition.leader].rack or None if partition.leader in view.brokers else None,
+            is_available=partition.leader in view.brokers,
         )
-        for each in view.partitions_of(topic)
+        for partition in view.partitions_of(topic)
     )

@@ -17,7 +17,7 @@ def client_interceptors() -> list[Any]:
     """Returns a channel's interceptors, which make spans of the calls that `has_span` selects. Raises ConfigError
     without OpenTelemetry."""
     interceptors = opentelemetry().instrumentation.grpc.aio_client_interceptors(filter_=has_span())
-    return [one for one in interceptors if isinstance(one, aio.UnaryUnaryClientInterceptor)]
+    return [interceptor for interceptor in interceptors if isinstance(interceptor, aio.UnaryUnaryClientInterceptor)]
 
 
 def has_span() -> Callable[[Any], bool]:

@@ -53,7 +53,7 @@ def subject_of(certificate: bytes) -> bytes:
 
 def java_text(name: bytes) -> str:
     """Returns Java's text of a name in DER. Raises ValueError for other bytes."""
-    parts = [_part(each.content) for each in _elements(_content(name, _SEQUENCE))]
+    parts = [_part(element.content) for element in _elements(_content(name, _SEQUENCE))]
     return ",".join(reversed(parts))
 
 
@@ -63,7 +63,7 @@ def subject_text(certificate: bytes) -> str:
 
 
 def _part(attributes: bytes) -> str:
-    return "+".join(_attribute(each.content) for each in _elements(attributes))
+    return "+".join(_attribute(element.content) for element in _elements(attributes))
 
 
 def _attribute(content: bytes) -> str:

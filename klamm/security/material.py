@@ -229,4 +229,4 @@ def _der(certificate: Certificate) -> bytes:
 def _pem(certificates: list[Certificate]) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    return "".join(each.public_bytes(Encoding.PEM).decode() for each in certificates)
+    return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)

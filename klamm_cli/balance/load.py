@@ -48,9 +48,9 @@ class Floors:
     def __init__(self, partitions: Collection[PartitionLoad]) -> None:
         count = max(1, len(partitions))
         totals = Load(
-            sum(each.in_bytes for each in partitions),
-            sum(_sent(each) for each in partitions),
-            sum(each.size_bytes for each in partitions),
+            sum(partition.in_bytes for partition in partitions),
+            sum(_sent(partition) for partition in partitions),
+            sum(partition.size_bytes for partition in partitions),
         )
         self._floors = Load(*(max(_FLOORS[part], _FLOOR_SHARE * totals[part] / count) for part in PARTS))
 
@@ -72,11 +72,11 @@ def _sent(partition: PartitionLoad) -> float:
 def broker_loads(partitions: Mapping[TopicPartition, PartitionLoad], brokers: Collection[int]) -> dict[int, Load]:
     """Returns the measured load of each broker, without floors."""
     loads = dict.fromkeys(sorted(brokers), NO_LOAD)
-    for _, each in sorted(partitions.items()):
-        for broker_id in each.replicas:
+    for _, partition in sorted(partitions.items()):
+        for broker_id in partition.replicas:
             if broker_id in loads:
-                sent = _sent(each) if broker_id == each.replicas[0] else 0.0
-                loads[broker_id] = plus(loads[broker_id], Load(each.in_bytes, sent, each.size_bytes))
+                sent = _sent(partition) if broker_id == partition.replicas[0] else 0.0
+                loads[broker_id] = plus(loads[broker_id], Load(partition.in_bytes, sent, partition.size_bytes))
     return loads
 
 

@@ -35,8 +35,10 @@ def measure(admin: Admin, seconds: float) -> MeasuredCluster:
     brokers = admin.describe_cluster().brokers
     return MeasuredCluster(
         partitions=partition_loads(admin.list_topics(include_internal=True), before, after, took_s=took_s),
-        racks={each.node_id: each.rack for each in brokers},
-        targets=frozenset(each.node_id for each in brokers if not each.fenced and not each.in_controlled_shutdown),
+        racks={broker.node_id: broker.rack for broker in brokers},
+        targets=frozenset(
+            broker.node_id for broker in brokers if not broker.fenced and not broker.in_controlled_shutdown
+        ),
     )
 
 
@@ -57,12 +59,12 @@ def partition_loads(
         size_bytes[tp] = max(size_bytes.get(tp, 0), now.size_bytes)
     return {
         tp: PartitionLoad(
-            replicas=tuple(each.target_replicas),
+            replicas=tuple(partition.target_replicas),
             in_bytes=in_bytes.get(tp, 0) / took_s,
             out_bytes=out_bytes.get(tp, 0) / took_s,
             size_bytes=size_bytes.get(tp, 0),
         )
         for name, topic in topics.items()
-        for each in topic.partitions
-        for tp in [TopicPartition(name, each.partition)]
+        for partition in topic.partitions
+        for tp in [TopicPartition(name, partition.partition)]
     }

@@ -42,7 +42,10 @@ class BalancePlan:
 
     def after(self, partitions: Partitions) -> dict[TopicPartition, PartitionLoad]:
         """Returns the partitions as they are after the plan."""
-        return {tp: replace(each, replicas=self.moves.get(tp, each.replicas)) for tp, each in partitions.items()}
+        return {
+            tp: replace(partition, replicas=self.moves.get(tp, partition.replicas))
+            for tp, partition in partitions.items()
+        }
 
 
 def plan_balance(
@@ -74,10 +77,10 @@ def worst_deviation(partitions: Partitions, targets: Collection[int]) -> float:
 
 def domain_counts(replicas: Collection[int], racks: Mapping[int, str]) -> tuple[int, ...]:
     """Returns the number of hosts of the replicas, and the number of domains of each level, the largest first."""
-    paths = [racks.get(each, "") for each in replicas]
+    paths = [racks.get(replica, "") for replica in replicas]
     names = [level_names(path) for path in paths]
     deepest = max(map(len, names), default=0)
-    return len(set(paths)), *(len({tuple(each[: level + 1]) for each in names}) for level in range(deepest))
+    return len(set(paths)), *(len({tuple(name[: level + 1]) for name in names}) for level in range(deepest))
 
 
 Shares = tuple[float, float, float]
@@ -102,10 +105,10 @@ class _Loads:
         sums = dict.fromkeys(sorted(targets), NO_LOAD)
         self.leading: dict[TopicPartition, Shares] = {}
         self.following: dict[TopicPartition, Shares] = {}
-        leading = {tp: floors.of_leader(each) for tp, each in partitions.items()}
-        following = {tp: floors.of_follower(each) for tp, each in partitions.items()}
-        for tp, each in partitions.items():
-            for index, broker_id in enumerate(each.replicas):
+        leading = {tp: floors.of_leader(partition) for tp, partition in partitions.items()}
+        following = {tp: floors.of_follower(partition) for tp, partition in partitions.items()}
+        for tp, partition in partitions.items():
+            for index, broker_id in enumerate(partition.replicas):
                 if broker_id in sums:
                     sums[broker_id] = plus(sums[broker_id], following[tp] if index else leading[tp])
         count = max(1, len(sums))
@@ -117,7 +120,7 @@ class _Loads:
 
         self.deviations: dict[int, Shares] = {}
         for broker_id, load in sums.items():
-            one, two, three = (each - 1.0 if mean else 0.0 for each, mean in zip(shares(load), means, strict=True))
+            one, two, three = (share - 1.0 if mean else 0.0 for share, mean in zip(shares(load), means, strict=True))
             self.deviations[broker_id] = one, two, three
         self.leading = {tp: shares(load) for tp, load in leading.items()}
         self.following = {tp: shares(load) for tp, load in following.items()}
@@ -149,12 +152,12 @@ class _Planner:
         self, partitions: Partitions, racks: Mapping[int, str], targets: Collection[int], tolerance: float
     ) -> None:
         self._partitions = partitions
-        self._replicas = {tp: each.replicas for tp, each in partitions.items()}
+        self._replicas = {tp: partition.replicas for tp, partition in partitions.items()}
         self._racks = racks
         self._targets = sorted(targets)
         self._tolerance = tolerance
         self._loads = _Loads(partitions, targets)
-        mean_bytes = sum(each.size_bytes for each in partitions.values()) / max(1, len(partitions))
+        mean_bytes = sum(partition.size_bytes for partition in partitions.values()) / max(1, len(partitions))
         self._step_bytes = _MIB + _STEP_SHARE * mean_bytes
         self._without_step: set[tuple[int, int]] = set()
         """The unbalanced loads for which the last search found no step. Other brokers have changed since then."""
@@ -183,7 +186,7 @@ class _Planner:
     def _after(self, step: _Step) -> Replicas:
         """Returns the partition's replicas after the step. If both brokers have one, they change places."""
         places = {step.source: step.target, step.target: step.source}
-        return tuple(places.get(each, each) for each in self._replicas[step.tp])
+        return tuple(places.get(replica, replica) for replica in self._replicas[step.tp])
 
     # Failure domains
 
@@ -251,7 +254,7 @@ class _Planner:
         """Returns the sources and targets of steps that bring that part of the broker's load closer to the mean."""
         deviations = self._loads.deviations
         others = sorted(
-            (each for each in self._targets if each != broker_id), key=lambda at: (deviations[at][part], at)
+            (target for target in self._targets if target != broker_id), key=lambda at: (deviations[at][part], at)
         )
         if deviations[broker_id][part] > 0:
             return [(broker_id, other) for other in others[:_CANDIDATES]]

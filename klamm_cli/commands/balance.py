@@ -133,7 +133,7 @@ def _balance_once(
         return
     if not is_confirmed:
         confirm("Begin?", without_terminal="the plan was only shown: add --yes to begin, or --dry-run")
-    _execute(admin, {tp: each.replicas for tp, each in cluster.partitions.items()}, plan, throttle)
+    _execute(admin, {tp: partition.replicas for tp, partition in cluster.partitions.items()}, plan, throttle)
     print_message(f"moved {counted(len(plan.moves), 'partition')}")
 
 
@@ -141,7 +141,7 @@ def _execute(admin: Admin, before: Placement, plan: BalancePlan, throttle: int) 
     """Moves the partitions in groups, and elects their preferred leaders."""
     from klamm.admin.replication_throttle import throttle_changes
 
-    brokers = [each.node_id for each in admin.describe_cluster().brokers]
+    brokers = [broker.node_id for broker in admin.describe_cluster().brokers]
     # Partitions that only get another leader copy nothing, so their load is equal first.
     ordered = sorted(plan.moves, key=lambda tp: (set(plan.moves[tp]) != set(before[tp]), tp))
     for start in range(0, len(ordered), _AT_ONCE):
@@ -158,7 +158,9 @@ def _check_moved(admin: Admin, moving: Placement) -> None:
     """Raises KlammError if someone has cancelled or changed a move."""
     topics = admin.describe_topics({tp.topic for tp in moving})
     for tp, wanted in moving.items():
-        now = next(each for each in topics[tp.topic].partitions if each.partition == tp.partition).target_replicas
+        now = next(
+            partition for partition in topics[tp.topic].partitions if partition.partition == tp.partition
+        ).target_replicas
         if tuple(now) != wanted:
             raise KlammError(
                 f"stopped: partition {tp} is on {list(now)}, expected {list(wanted)}; to continue, run klamm cluster"

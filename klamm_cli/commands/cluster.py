@@ -65,14 +65,14 @@ def cluster(
         disks = [
             (
                 broker_id,
-                each.path,
-                "online" if each.online else "offline",
-                len(each.replicas),
-                sum(replica.size_bytes for replica in each.replicas) // _MIB,
-                each.usable_bytes // _MIB,
+                directory.path,
+                "online" if directory.online else "offline",
+                len(directory.replicas),
+                sum(replica.size_bytes for replica in directory.replicas) // _MIB,
+                directory.usable_bytes // _MIB,
             )
             for broker_id, directories in sorted(described.items())
-            for each in directories
+            for directory in directories
         ]
         print_rows(("broker", "path", "state", "replicas", "used_mib", "free_mib"), disks, as_json=as_json)
         return
@@ -82,9 +82,9 @@ def cluster(
         "coordinator": description.coordinators,
     }
     rows = [
-        (kind, each.node_id, f"{each.host}:{each.port}", each.rack or None, _state(kind, each, description))
+        (kind, server.node_id, f"{server.host}:{server.port}", server.rack or None, _state(kind, server, description))
         for kind, servers in kinds.items()
-        for each in servers
+        for server in servers
     ]
     columns = ("kind", "id", "address", "rack", "state")
     if as_json:
@@ -140,16 +140,16 @@ def quorum(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
         description = admin.describe_quorum()
     rows = [
         (
-            each.node_id,
-            each.kind.name.lower(),
-            f"{each.host}:{each.port}" if each.host else None,
-            _role(each, description),
-            each.end_index,
-            each.lag,
-            each.silent_ms,
-            each.directory_id or None,
+            replica.node_id,
+            replica.kind.name.lower(),
+            f"{replica.host}:{replica.port}" if replica.host else None,
+            _role(replica, description),
+            replica.end_index,
+            replica.lag,
+            replica.silent_ms,
+            replica.directory_id or None,
         )
-        for each in description.replicas
+        for replica in description.replicas
     ]
     columns = ("id", "kind", "address", "role", "end_index", "lag", "silent_ms", "directory_id")
     if as_json:
@@ -210,10 +210,10 @@ def _wait_until_empty(admin: Admin, broker_id: int) -> None:
 
     def find_moving() -> Moving:
         return {
-            TopicPartition(name, each.partition): each
+            TopicPartition(name, partition.partition): partition
             for name, topic in admin.list_topics(include_internal=True).items()
-            for each in topic.partitions
-            if broker_id in each.removing_replicas
+            for partition in topic.partitions
+            if broker_id in partition.removing_replicas
         }
 
     # Repeat the request, because a topic that was created since the last one may have replicas on the broker.
@@ -310,11 +310,11 @@ def _find_controller(admin: Admin, controller_id: int, directory_id: str | None,
     An observer may appear twice, because its node had another directory before. The function returns the entry from
     which the leader received the latest message."""
     found = [
-        each
-        for each in admin.describe_quorum().replicas
-        if each.kind == 0
-        and (each.node_id, each.is_voter) == (controller_id, is_voter)
-        and directory_id in (None, each.directory_id)
+        replica
+        for replica in admin.describe_quorum().replicas
+        if replica.kind == 0
+        and (replica.node_id, replica.is_voter) == (controller_id, is_voter)
+        and directory_id in (None, replica.directory_id)
     ]
     if not found:
         what = "a voter" if is_voter else "an observer"

@@ -86,8 +86,8 @@ def _write(directory: Path, users: list[_NewUser]) -> None:
     from klamm_controller.log.bootstrap import NewUser, user_records, write_bootstrap_records
 
     given = [
-        NewUser(each.name, each.mechanism, read_new_password(each.password_file, each.name), each.iterations)
-        for each in users
+        NewUser(user.name, user.mechanism, read_new_password(user.password_file, user.name), user.iterations)
+        for user in users
     ]
     write_bootstrap_records(directory, user_records(given))
 

@@ -84,7 +84,7 @@ def _facts(admin: Admin, bootstrap: str, group: str, timeout_ms: int, *, as_json
 def _show_no_answer(admin: Admin, group: str, error: KlammError, *, as_json: bool) -> None:
     """Tells that the servers that know the group do not answer, and which coordinators are dead."""
     coordinators = admin.describe_cluster(timeout_ms=ANSWER_MS).coordinators
-    dead = [each for each in coordinators if each.fenced]
+    dead = [coordinator for coordinator in coordinators if coordinator.fenced]
     names = ", ".join(f"{each.node_id} at {each.host}:{each.port}" for each in dead)
     text = f"the coordinator of the group does not answer: {error}"
     if dead:

@@ -72,7 +72,7 @@ def list_(
         fail(f"there is no state {', '.join(unknown)}; expected {', '.join(_STATES.values())}", ExitStatus.USAGE)
     with connected(bootstrap, timeout) as admin:
         groups = admin.list_groups(states=state or (), types=type_ or ())
-    rows = [(each.group_id, each.type, each.state, each.protocol_type) for _, each in sorted(groups.items())]
+    rows = [(group.group_id, group.type, group.state, group.protocol_type) for _, group in sorted(groups.items())]
     print_rows(("group", "type", "state", "protocol_type"), rows, as_json=as_json)
 
 
@@ -100,7 +100,7 @@ def describe(
             return
         lag = admin.describe_group_lag([group])[group]
     owners = {tp: member.client_id for member in description.members for tp in member.assignment}
-    by_tp = {one.tp: one for one in lag.partitions}
+    by_tp = {partition.tp: partition for partition in lag.partitions}
     by_tp |= {tp: PartitionLagDescription(tp=tp) for tp in owners.keys() - by_tp.keys()}
     shown = [by_tp[tp] for tp in sorted(by_tp)]
     if as_json:
@@ -165,10 +165,10 @@ def _print_members(description: GroupDescription, as_json: bool) -> None:
         columns += ("epoch", "target", "protocol")
     rows = [
         (
-            *(each.member_id, each.group_instance_id, each.client_id, each.client_host),
-            *(tuple(map(str, each.assignment)), each.epoch, tuple(map(str, each.target)), each.type),
+            *(member.member_id, member.group_instance_id, member.client_id, member.client_host),
+            *(tuple(map(str, member.assignment)), member.epoch, tuple(map(str, member.target)), member.type),
         )[: len(columns)]
-        for each in description.members
+        for member in description.members
     ]
     print_rows(columns, rows, as_json=as_json)
 
@@ -219,7 +219,7 @@ def reset(
                 " --all-topics",
             )
         after = offsets_at(
-            position, tps, lambda asked: {tp: each.offset for tp, each in admin.list_offsets(asked).items()}
+            position, tps, lambda asked: {tp: offset.offset for tp, offset in admin.list_offsets(asked).items()}
         )
         if dry_run:
             raise_first(list(reset_errors(admin, group)))
@@ -337,7 +337,7 @@ def forget_lost(
     with connected(bootstrap, timeout) as admin:
         if validate_only:
             lags = admin.describe_group_lag([group])[group].partitions
-            count = sum(one.lost_count for one in lags if not topic or one.tp.topic in topic)
+            count = sum(lag.lost_count for lag in lags if not topic or lag.tp.topic in topic)
         else:
             count = admin.forget_lost_records(group, topic or ())
     line = f"{tense(validate_only, 'forgot', 'forget')} that the group lost {record_count(count)}"

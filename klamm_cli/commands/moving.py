@@ -44,7 +44,7 @@ def wait_until_moved(admin: Admin, plan: Iterable[TopicPartition]) -> None:
 
     def find_moving() -> Moving:
         ongoing = admin.list_partition_reassignments(wanted)
-        return {tp: each for tp, each in partitions_of(admin, ongoing).items() if tp in ongoing}
+        return {tp: partition for tp, partition in partitions_of(admin, ongoing).items() if tp in ongoing}
 
     wait_for_moves(admin, lambda: len(admin.list_partition_reassignments(wanted)), find_moving)
 
@@ -53,7 +53,9 @@ def partitions_of(admin: Admin, plan: Iterable[TopicPartition]) -> dict[TopicPar
     """Returns all partitions of the topics in the plan."""
     described = admin.describe_topics({tp.topic for tp in plan})
     return {
-        TopicPartition(name, each.partition): each for name, topic in described.items() for each in topic.partitions
+        TopicPartition(name, partition.partition): partition
+        for name, topic in described.items()
+        for partition in topic.partitions
     }
 
 
@@ -61,5 +63,5 @@ def unthrottle(admin: Admin, topics: Iterable[str]) -> None:
     """Removes the throttles of moves from all brokers and from the topics."""
     from klamm.admin.replication_throttle import unthrottle_changes
 
-    brokers = [each.node_id for each in admin.describe_cluster().brokers]
+    brokers = [broker.node_id for broker in admin.describe_cluster().brokers]
     admin.incremental_alter_configs(unthrottle_changes(brokers=brokers, topics=topics))

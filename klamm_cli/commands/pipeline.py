@@ -21,7 +21,7 @@ def list_(as_json: Json = False) -> None:
     """List the pipelines."""
     with _installed():
         from klamm_pipelines.catalog import PIPELINES
-    rows = [(name, each.summary) for name, each in PIPELINES.items()]
+    rows = [(name, pipeline.summary) for name, pipeline in PIPELINES.items()]
     print_rows(("pipeline", "what it does"), rows, as_json=as_json)
 
 
@@ -44,7 +44,7 @@ def run(
         from klamm_pipelines.job import run as run_pipeline
 
         if name in ("-h", "--help"):
-            typer.echo(_RUN_HELP.format(pipelines="\n".join(f"  {each}" for each in PIPELINES)))
+            typer.echo(_RUN_HELP.format(pipelines="\n".join(f"  {pipeline}" for pipeline in PIPELINES)))
             return
         if name not in PIPELINES:
             fail(f"there is no pipeline {name!r}; expected one of {', '.join(PIPELINES)}", ExitStatus.USAGE)

@@ -77,17 +77,17 @@ def generate(
         cluster = admin.describe_cluster()
         topics = admin.list_topics(include_internal=True)
         admin.describe_topics(names)  # Raises if a topic does not exist.
-        racks = {each.node_id: each.rack for each in cluster.brokers}
+        racks = {broker.node_id: broker.rack for broker in cluster.brokers}
         allowed = set(racks) if brokers is None else _ids(brokers, racks)
         current = {
-            TopicPartition(name, each.partition): each.target_replicas
+            TopicPartition(name, partition.partition): partition.target_replicas
             for name, topic in topics.items()
-            for each in topic.partitions
+            for partition in topic.partitions
         }
         plan = plan_reassignment(
             current,
             racks,
-            targets=[each.node_id for each in cluster.brokers if each.node_id in allowed and not each.fenced],
+            targets=[broker.node_id for broker in cluster.brokers if broker.node_id in allowed and not broker.fenced],
             stay=allowed,
             replication_factor=replication_factor,
             moving=[tp for tp in current if tp.topic in names],
@@ -129,16 +129,18 @@ def execute(
     plan = read_plan(file)
     with connected(bootstrap, timeout) as admin:
         before = {
-            tp: tuple(i for i in each.replicas if i not in each.adding_replicas)
-            for tp, each in partitions_of(admin, plan).items()
+            tp: tuple(i for i in partition.replicas if i not in partition.adding_replicas)
+            for tp, partition in partitions_of(admin, plan).items()
         }
         _refuse_unknown(plan, before)
         if throttle is not None:
-            brokers = [each.node_id for each in admin.describe_cluster().brokers]
+            brokers = [broker.node_id for broker in admin.describe_cluster().brokers]
             changes = throttle_changes(before, plan, brokers=brokers, bytes_per_second=throttle)
             admin.incremental_alter_configs(changes, validate_only=validate_only)
         if validate_only:
-            raise_first(list(reassignment_errors(plan, {each.node_id for each in admin.describe_cluster().brokers})))
+            raise_first(
+                list(reassignment_errors(plan, {broker.node_id for broker in admin.describe_cluster().brokers}))
+            )
         else:
             admin.alter_partition_reassignments(plan)
     back = plan_document({tp: before[tp] for tp in plan})
@@ -260,7 +262,7 @@ def _copied(tp: TopicPartition, partition: PartitionDescription, replicas: Repli
     if leader is None:
         return None
     start, total = leader.log_start_offset, leader.log_end_offset - leader.log_start_offset
-    added = (replicas.get((each, tp)) for each in partition.adding_replicas)
+    added = (replicas.get((adding_replica, tp)) for adding_replica in partition.adding_replicas)
     least = min(0 if each is None else each.log_end_offset for each in added)
     return 100 * max(0, min(least - start, total)) // total if total else 100
 

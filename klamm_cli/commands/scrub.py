@@ -73,7 +73,9 @@ def scrub(
     topics, partitions = _parse(names or [])
     with connected(bootstrap, timeout) as admin:
         if not status:
-            admin.describe_topics(sorted({*topics, *(one.topic for one in partitions)}))  # raises for unknown topics
+            admin.describe_topics(
+                sorted({*topics, *(partition.topic for partition in partitions)})
+            )  # raises for unknown topics
         starts = not (status or validate_only)
         found = _run(admin, topics, partitions, brokers) if starts else _describe(admin, topics, partitions, brokers)
     if validate_only and not as_json:
@@ -113,23 +115,23 @@ def _run(
     admin: Admin, topics: Sequence[str], partitions: Sequence[TopicPartition], brokers: Sequence[int] | None
 ) -> Scrubs:
     before = {
-        (broker_id, one.tp): one.finished_ms
+        (broker_id, scrub.tp): scrub.finished_ms
         for broker_id, scrubs in _describe(admin, topics, partitions, brokers).items()
-        for one in scrubs
+        for scrub in scrubs
     }
     began_ms = round(time.time() * 1000)
     asked = admin.scrub_logs(partitions, brokers, topics=topics)
     found = _wait(admin, topics, partitions, asked)
     # A broker that was restarted has forgotten its requested scrubs.
     unread = [
-        f"{one.tp} on broker {broker_id}"
+        f"{scrub.tp} on broker {broker_id}"
         for broker_id, scrubs in found.items()
-        for one in scrubs
-        if one.tp in asked[broker_id] and one.finished_ms == before.get((broker_id, one.tp), -1)
+        for scrub in scrubs
+        if scrub.tp in asked[broker_id] and scrub.finished_ms == before.get((broker_id, scrub.tp), -1)
     ]
     if unread:
         fail(f"not read to the end, for the broker was started again: {', '.join(unread[:10])}; run it again")
-    return {broker_id: [_since(one, began_ms) for one in scrubs] for broker_id, scrubs in found.items()}
+    return {broker_id: [_since(scrub, began_ms) for scrub in scrubs] for broker_id, scrubs in found.items()}
 
 
 def _wait(
@@ -148,8 +150,8 @@ def _wait(
     with Report() as report:
         while True:
             found = _describe(admin, topics, partitions, list(asked))
-            waiting = sum(one.asked for scrubs in found.values() for one in scrubs)
-            damaged = sum(len(one.unrepaired) for scrubs in found.values() for one in scrubs)
+            waiting = sum(scrub.asked for scrubs in found.values() for scrub in scrubs)
+            damaged = sum(len(scrub.unrepaired) for scrubs in found.values() for scrub in scrubs)
             text = f"{total - waiting} of {total} replicas read, {damaged} damaged"
             report.show(text, partial(_amount_read, asked, found, replicas))
             if not waiting:
@@ -168,14 +170,16 @@ def _since(one: ScrubDescription, began_ms: int) -> ScrubDescription:
     from dataclasses import replace
 
     unrepaired = one.unrepaired
-    return replace(one, damages=tuple(each for each in one.damages if each in unrepaired or each.found_ms >= began_ms))
+    return replace(
+        one, damages=tuple(damage for damage in one.damages if damage in unrepaired or damage.found_ms >= began_ms)
+    )
 
 
 def _print_status(found: Scrubs) -> None:
     rows = [
-        (broker_id, *one.tp, _state(one), _time(one.finished_ms), len(one.unrepaired))
+        (broker_id, *scrub.tp, _state(scrub), _time(scrub.finished_ms), len(scrub.unrepaired))
         for broker_id, scrubs in sorted(found.items())
-        for one in scrubs
+        for scrub in scrubs
     ]
     print_rows(("broker", "topic", "partition", "state", "last read", "damaged"), rows, as_json=False)
 
@@ -194,9 +198,9 @@ def _time(time_ms: int) -> str:
 
 def _print_damages(found: Scrubs) -> None:
     for broker_id, scrubs in sorted(found.items()):
-        for one in scrubs:
-            for damage in one.damages:
-                print_lines(f"broker {broker_id}, {one.tp}, {damage.path}: {damage.state.value}: {damage.text}")
+        for scrub in scrubs:
+            for damage in scrub.damages:
+                print_lines(f"broker {broker_id}, {scrub.tp}, {damage.path}: {damage.state.value}: {damage.text}")
                 for line in damage.lines:
                     print_lines(f"    {line}")
 
@@ -210,7 +214,7 @@ def _row(broker_id: int, one: ScrubDescription) -> dict[str, Any]:
         "next_offset": one.next_offset,
         "end_offset": one.end_offset,
         "finished_ms": one.finished_ms,
-        "damages": [_damage(each) for each in one.damages],
+        "damages": [_damage(damage) for damage in one.damages],
     }
 
 

@@ -71,18 +71,18 @@ Cells = Mapping[str, str]
 def reference() -> str:
     """Returns the whole reference page, without a line break at its end."""
     lines = [_HEAD]
-    for one in _server_sections():
-        lines += _table(*one)
+    for server_section in _server_sections():
+        lines += _table(*server_section)
     lines += _broker_configs_without_effect()
-    for one in _client_sections():
-        lines += _table(*one)
+    for client_section in _client_sections():
+        lines += _table(*client_section)
     return "\n".join(lines).rstrip("\n")
 
 
 def document() -> dict[str, list[dict[str, Any]]]:
     """Returns all settings with an effect, by the titles of the sections."""
     sections = (*_server_sections(), *_client_sections())
-    return {one.title: [_described(setting) for setting in one.settings.values()] for one in sections}
+    return {section.title: [_described(setting) for setting in section.settings.values()] for section in sections}
 
 
 def _described(setting: Setting) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _last_lines(facts: SpreadFacts, groups: list[Group], *, wait: bool) -> list[
 
     names = facts.names
     lines = [] if wait else _group_lines(names, groups)
-    if any(is_waiting(each.step) for each in groups):
+    if any(is_waiting(group.step) for group in groups):
         return [*lines, "next: run this command again when these groups are ready"]
     return [
         *lines,
@@ -139,7 +139,7 @@ def _last_lines(facts: SpreadFacts, groups: list[Group], *, wait: bool) -> list[
 def _group_lines(names: Names, groups: list[Group]) -> list[str]:
     from klamm_cli.spread.group_steps import sentence
 
-    return [sentence(each.facts, each.step, names.source, names.target) for each in groups]
+    return [sentence(group.facts, group.step, names.source, names.target) for group in groups]
 
 
 def _document(facts: SpreadFacts, groups: list[Group], copied: int) -> dict[str, Any]:
@@ -154,5 +154,7 @@ def _document(facts: SpreadFacts, groups: list[Group], copied: int) -> dict[str,
         "left": facts.left,
         "late": facts.late if facts.boundary else 0,
         "boundary": [offset for _, offset in sorted(facts.boundary.items())],
-        "groups": [{"group": each.facts.group_id, "step": str(each.step), "lag": each.facts.lag} for each in groups],
+        "groups": [
+            {"group": group.facts.group_id, "step": str(group.step), "lag": group.facts.lag} for group in groups
+        ],
     }

@@ -175,12 +175,12 @@ def describe(
     with connected(bootstrap, timeout) as admin:
         topics = _described(admin, names, if_exists=if_exists)
         shown = [
-            (TopicPartition(name, each.partition), each)
+            (TopicPartition(name, partition.partition), partition)
             for name, topic in sorted(topics.items())
-            for each in topic.partitions
-            if not (under_replicated and not each.is_under_replicated)
-            and not (unavailable and each.leader >= 0)
-            and not (refusing and not each.refusal)
+            for partition in topic.partitions
+            if not (under_replicated and not partition.is_under_replicated)
+            and not (unavailable and partition.leader >= 0)
+            and not (refusing and not partition.refusal)
         ]
         # Only a leader can return offsets, so a partition without a leader is shown without them.
         led = [tp for tp, each in shown if each.leader >= 0]
@@ -268,12 +268,12 @@ def _foresee(
     from klamm_cli.dry_run.elections import election_error
 
     described = {
-        TopicPartition(name, each.partition): each
+        TopicPartition(name, partition.partition): partition
         for name, topic in admin.list_topics(include_internal=True).items()
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     brokers = admin.describe_cluster().brokers
-    active = [each.node_id for each in brokers if not (each.fenced or each.in_controlled_shutdown)]
+    active = [broker.node_id for broker in brokers if not (broker.fenced or broker.in_controlled_shutdown)]
     return {
         tp: election_error(*tp, described.get(tp), kind, active) for tp in (described if wanted is None else wanted)
     }

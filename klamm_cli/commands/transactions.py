@@ -222,10 +222,10 @@ def _partitions(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
     topics."""
     described = admin.describe_topics(topics) if topics else admin.list_topics(include_internal=True)
     return [
-        TopicPartition(name, each.partition)
+        TopicPartition(name, partition.partition)
         for name, topic in described.items()
-        for each in topic.partitions
-        if each.leader >= 0
+        for partition in topic.partitions
+        if partition.leader >= 0
     ]
 
 

@@ -21,7 +21,7 @@ TALKS_TO_A_CLUSTER: Final = "bootstrap"
 def offer_bootstrap(group: Any) -> bool:
     """Adds the option to a group of typer commands, and to the groups in it, if one of its commands talks to a cluster.
     Returns whether one does. A group that is a command itself passes the value of its own option on."""
-    own = next((each for each in group.params if each.name == TALKS_TO_A_CLUSTER), None)
+    own = next((param for param in group.params if param.name == TALKS_TO_A_CLUSTER), None)
     talks = [offer_bootstrap(command) for command in getattr(group, "commands", {}).values()]
     if any(talks) and own is not None:
         own.callback = lambda context, parameter, value: _note(value)

@@ -20,7 +20,7 @@ def offer_command_config(command: Any) -> None:
     """Adds the option to a typer command and its subcommands, if they talk to a cluster."""
     for each in getattr(command, "commands", {}).values():
         offer_command_config(each)
-    if any(each.name == TALKS_TO_A_CLUSTER for each in command.params):
+    if any(param.name == TALKS_TO_A_CLUSTER for param in command.params):
         command.params.append(_make_option())
 
 

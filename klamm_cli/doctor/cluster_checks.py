@@ -51,8 +51,8 @@ def _check_data_dirs(cluster_id: str, data_dirs: Mapping[str, str]) -> Iterator[
 
 def _check_settings(settings: Settings, brokers: int) -> Iterator[Finding]:
     differing: set[str] = set()
-    for name in sorted({name for one in settings.values() for name in one}):
-        values = {broker_id: one[name] for broker_id, one in settings.items() if name in one}
+    for name in sorted({name for setting in settings.values() for name in setting}):
+        values = {broker_id: setting[name] for broker_id, setting in settings.items() if name in setting}
         if len(set(values.values())) > 1:
             differing.add(name)
             listed = ", ".join(f"{value} on broker {broker_id}" for broker_id, value in sorted(values.items()))
@@ -62,8 +62,8 @@ def _check_settings(settings: Settings, brokers: int) -> Iterator[Finding]:
                 "what happens depends on which broker leads: set it once with `klamm configs`, or alike in all files",
             )
     # Fenced brokers may return, so the checks count all brokers.
-    for broker_id, one in sorted(settings.items())[:1]:
-        alike = {name: value for name, value in one.items() if name not in differing}
+    for broker_id, setting in sorted(settings.items())[:1]:
+        alike = {name: value for name, value in setting.items() if name not in differing}
         yield from check_durability("settings", _where(settings, broker_id), alike, brokers)
 
 
@@ -77,7 +77,7 @@ def _check_copies(facts: ClusterFacts) -> Iterator[Finding]:
         return
     for name, what in _INTERNAL.items():
         topic = facts.topics.get(name)
-        copies = min((len(each.replicas) for each in topic.partitions), default=0) if topic else 0
+        copies = min((len(partition.replicas) for partition in topic.partitions), default=0) if topic else 0
         if 0 < copies < BROKERS_FOR_COPIES:
             yield warning(
                 "copies",
@@ -88,7 +88,7 @@ def _check_copies(facts: ClusterFacts) -> Iterator[Finding]:
     single = sorted(
         name
         for name, topic in facts.topics.items()
-        if not topic.internal and any(len(each.replicas) == 1 for each in topic.partitions)
+        if not topic.internal and any(len(partition.replicas) == 1 for partition in topic.partitions)
     )
     if single:
         yield warning(

@@ -19,9 +19,9 @@ def broker_settings(
 ) -> tuple[dict[int, dict[str, str]], list[Finding]]:
     """Returns the settings by broker id and name, as text, and a finding if they could not be read."""
     resources = {
-        ConfigResource(ConfigResourceType.BROKER, str(each.node_id)): each.node_id
-        for each in cluster.brokers
-        if not each.fenced
+        ConfigResource(ConfigResourceType.BROKER, str(broker.node_id)): broker.node_id
+        for broker in cluster.brokers
+        if not broker.fenced
     }
     try:
         described = admin.describe_configs(resources, names=[*SETTINGS, *COMPARED], timeout_ms=timeout_ms)

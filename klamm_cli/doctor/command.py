@@ -87,13 +87,13 @@ def doctor(
     findings, cluster_ids = _of_machine(config or [], data_dir)
     findings += _of_cluster(bootstrap, timeout, cluster_ids)
     if as_json:
-        print_json([{"level": each.level.value, **_texts(each)} for each in findings])
+        print_json([{"level": finding.level.value, **_texts(finding)} for finding in findings])
     else:
-        for each in findings:
-            print_state(_STATES[each.level], f"{_MARKS[each.level]}{each.check}: {each.text}")
-            if each.advice:
-                print_lines(f"        -> {each.advice}")
-    if any(each.level is Level.PROBLEM for each in findings):
+        for finding in findings:
+            print_state(_STATES[finding.level], f"{_MARKS[finding.level]}{finding.check}: {finding.text}")
+            if finding.advice:
+                print_lines(f"        -> {finding.advice}")
+    if any(finding.level is Level.PROBLEM for finding in findings):
         raise typer.Exit(int(ExitStatus.FAILED))
 
 

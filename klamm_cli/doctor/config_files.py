@@ -73,7 +73,7 @@ def _service(properties: Mapping[str, str]) -> tuple[str, type[ServiceConfig]]:
     the controller. Otherwise it is the service that knows most of the names."""
     if properties.get("process.roles", "").strip() == Role.CONTROLLER.value:
         return Role.CONTROLLER.value, ControllerConfig
-    return min(_SERVICES, key=lambda each: len(properties.keys() - known_configs(each[1], properties).keys()))
+    return min(_SERVICES, key=lambda service: len(properties.keys() - known_configs(service[1], properties).keys()))
 
 
 def _check_names(

@@ -60,21 +60,24 @@ class ProbeAnswer:
 def targets(cluster: ClusterDescription) -> list[ProbeTarget]:
     """Returns the addresses of the servers that are not fenced. Fenced servers are known not to answer."""
     found = [
-        ProbeTarget(name=f"{kind} {each.node_id}", host=each.host, port=each.port)
+        ProbeTarget(name=f"{kind} {server.node_id}", host=server.host, port=server.port)
         for kind, servers in (
             ("controller", cluster.controllers),
             ("broker", cluster.brokers),
             ("coordinator", cluster.coordinators),
         )
-        for each in servers
-        if not each.fenced and each.host
+        for server in servers
+        if not server.fenced and server.host
     ]
     found += [
         ProbeTarget(
-            name=f"broker {each.node_id} for Kafka clients", host=each.kafka_host, port=each.kafka_port, is_kafka=True
+            name=f"broker {broker.node_id} for Kafka clients",
+            host=broker.kafka_host,
+            port=broker.kafka_port,
+            is_kafka=True,
         )
-        for each in cluster.brokers
-        if each.kafka_port and not each.fenced
+        for broker in cluster.brokers
+        if broker.kafka_port and not broker.fenced
     ]
     return found
 

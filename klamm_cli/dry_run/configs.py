@@ -14,7 +14,7 @@ def broker_config(admin: Admin, name: str) -> str | None:
     """Returns a config's value on a live broker. Returns None if no broker lives, or if the user may not read it."""
     from klamm.admin import ConfigResource, ConfigResourceType
 
-    live = [each.node_id for each in admin.describe_cluster().brokers if not each.fenced]
+    live = [broker.node_id for broker in admin.describe_cluster().brokers if not broker.fenced]
     if not live:
         return None
     resource = ConfigResource(ConfigResourceType.BROKER, str(live[0]))

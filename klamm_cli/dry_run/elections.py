@@ -42,7 +42,9 @@ def election_error(
 
 
 def _able(partition: PartitionDescription, active: Collection[int]) -> list[int]:
-    return [each for each in partition.replicas if each in active and each not in partition.offline_replicas]
+    return [
+        replica for replica in partition.replicas if replica in active and replica not in partition.offline_replicas
+    ]
 
 
 def _clean_leader(partition: PartitionDescription, active: Collection[int]) -> int:
@@ -50,4 +52,4 @@ def _clean_leader(partition: PartitionDescription, active: Collection[int]) -> i
     clean = partition.isr or partition.elr
     candidates = [each for each in _able(partition, active) if each in clean]
     # The preferred replica is the first one. A resigned replica leads only if all candidates have resigned.
-    return min(candidates, key=lambda each: each in partition.resigned_replicas, default=NO_LEADER)
+    return min(candidates, key=lambda candidate: candidate in partition.resigned_replicas, default=NO_LEADER)

@@ -16,9 +16,9 @@ def move_errors(
     broker_id: int, partitions: Iterable[TopicPartition], path: str, log_dirs: Sequence[LogDirDescription]
 ) -> Iterator[BrokerError]:
     """Yields the error of each partition that cannot move to `path`. `log_dirs` are those of the broker."""
-    target = next((each for each in log_dirs if each.path == path), None)
-    hosted = {replica.tp for each in log_dirs for replica in each.replicas}
-    known = ", ".join(each.path for each in log_dirs)
+    target = next((log_dir for log_dir in log_dirs if log_dir.path == path), None)
+    hosted = {replica.tp for log_dir in log_dirs for replica in log_dir.replicas}
+    known = ", ".join(log_dir.path for log_dir in log_dirs)
     for tp in partitions:
         if target is None:
             message = f"{tp}: {path!r} is not a log directory of this broker; expected one of {known}"

@@ -23,7 +23,7 @@ def reassignment_errors(
             yield refused.exception(
                 f"partition {tp} cannot be on brokers {list(replicas)}: expected at least one broker, each once"
             )
-        elif unknown := [each for each in replicas if each not in brokers]:
+        elif unknown := [replica for replica in replicas if replica not in brokers]:
             yield refused.exception(f"partition {tp} cannot be on broker {unknown[0]}: it is not registered")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def find_registered(cluster: ClusterDescription, broker_id: int) -> ServerDescription:
     """Returns the broker. Raises the error of a request to unregister a broker that is not registered."""
-    found = next((each for each in cluster.brokers if each.node_id == broker_id), None)
+    found = next((broker for broker in cluster.brokers if broker.node_id == broker_id), None)
     if found is None:
         raise ErrorCode.BROKER_ID_NOT_REGISTERED.exception(f"broker {broker_id} is not registered")
     return found
@@ -31,7 +31,7 @@ def check_removed_voter(quorum: QuorumDescription, controller_id: int) -> None:
 
 
 def _voters(quorum: QuorumDescription) -> list[int]:
-    return [each.node_id for each in quorum.replicas if each.is_voter]
+    return [replica.node_id for replica in quorum.replicas if replica.is_voter]
 
 
 def _refusal(code: ErrorCode, controller_id: int) -> Exception:

@@ -60,5 +60,5 @@ def describe_contents(admin: Admin, topics: Iterable[TopicDescription]) -> dict[
 
 def _contents(topic: TopicDescription, records: int) -> str:
     text = f"{counted(len(topic.partitions), 'partition')}, {record_count(records)}"
-    without_leader = sum(each.leader < 0 for each in topic.partitions)
+    without_leader = sum(partition.leader < 0 for partition in topic.partitions)
     return f"{text} and those of {counted(without_leader, 'partition')} without a leader" if without_leader else text

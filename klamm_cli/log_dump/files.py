@@ -113,4 +113,4 @@ def is_newest_segment(file: DataFile) -> bool:
         return False
     names = os.listdir(os.path.dirname(file.path) or ".")
     others = (found for name in names if (found := _OF_OFFSET.match(name)) and not found["state"])
-    return all(int(one["offset"]) <= file.base_offset for one in others if one["suffix"] == LOG_SUFFIX)
+    return all(int(other["offset"]) <= file.base_offset for other in others if other["suffix"] == LOG_SUFFIX)

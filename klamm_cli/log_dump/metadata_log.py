@@ -146,4 +146,4 @@ def _shown(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _voters(voters: VoterSet) -> object:
-    return [plain(one) for one in voters]
+    return [plain(voter) for voter in voters]

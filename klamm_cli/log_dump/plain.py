@@ -47,7 +47,7 @@ def _composed(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(plain(name)): plain(one) for name, one in value.items()}
     if dataclasses.is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if hasattr(value, "_asdict"):
         return {name: plain(one) for name, one in value._asdict().items()}
     if isinstance(value, Set):

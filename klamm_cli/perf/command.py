@@ -330,7 +330,7 @@ def _given(config: list[str] | None, *, taken: bool) -> dict[str, str]:
 
 def _prepare(admin: Admin, bootstrap: str, asked: _CommonOptions, cells: Sequence[Cell]) -> _World:
     """Returns the sample and the shape of the topics. Ends the command if there is no sample."""
-    brokers = sum(not each.fenced for each in admin.describe_cluster().brokers)
+    brokers = sum(not broker.fenced for broker in admin.describe_cluster().brokers)
     shape = TopicShape(
         partitions=asked.partitions,
         replication_factor=asked.replication_factor or min(_REPLICAS, max(1, brokers)),
@@ -343,7 +343,7 @@ def _prepare(admin: Admin, bootstrap: str, asked: _CommonOptions, cells: Sequenc
 
 def _warn_of_small_sample(sample: Sample, cells: Sequence[Cell]) -> None:
     """Says that codecs look better than they are if a batch has records of the sample twice."""
-    if any(each.compression != "none" and sample.total_bytes < each.batch_size for each in cells):
+    if any(cell.compression != "none" and sample.total_bytes < cell.batch_size for cell in cells):
         print_message(
             f"klamm: the sample has {sample.total_bytes:,} B, which is less than a batch: its records compress better"
             " than yours"

@@ -62,9 +62,11 @@ def best(measurements: Sequence[Measurement]) -> Measurement:
     Only the safest measured acks count. Measurements with fsync count only if all have it, because acks=all is safe
     without it. Among the measurements that are nearly as fast as the fastest, the one with the fewest stored bytes
     wins."""
-    acks = min((each.cell.acks for each in measurements), key=ACKS.index)
-    fsync = all(each.cell.fsync for each in measurements)
-    safe = [each for each in measurements if (each.cell.acks, each.cell.fsync) == (acks, fsync)]
+    acks = min((measurement.cell.acks for measurement in measurements), key=ACKS.index)
+    fsync = all(measurement.cell.fsync for measurement in measurements)
+    safe = [
+        measurement for measurement in measurements if (measurement.cell.acks, measurement.cell.fsync) == (acks, fsync)
+    ]
     fastest = max(each.mb_s for each in safe)
     fast = [each for each in safe if each.mb_s >= fastest * _AS_FAST]
     return min(fast, key=lambda each: (round(each.stored_ratio, 1), -each.mb_s))

@@ -41,7 +41,7 @@ class Sample:
     def __init__(self, records: Iterable[SampleRecord]) -> None:
         self.records = tuple(records)
         assert self.records, "a sample without records"
-        self._ends = tuple(itertools.accumulate((each.size_bytes for each in self.records), initial=0))
+        self._ends = tuple(itertools.accumulate((record.size_bytes for record in self.records), initial=0))
 
     @property
     def total_bytes(self) -> int:
@@ -70,9 +70,9 @@ def taken_sample(records: Iterable[SampleRecord]) -> list[SampleRecord]:
     """Returns the first of the records: at most RECORDS_MAX, and at most BYTES_MAX bytes but at least one record."""
     taken: list[SampleRecord] = []
     size_bytes = 0
-    for each in records:
-        size_bytes += each.size_bytes
+    for record in records:
+        size_bytes += record.size_bytes
         if len(taken) == RECORDS_MAX or (taken and size_bytes > BYTES_MAX):
             break
-        taken.append(each)
+        taken.append(record)
     return taken

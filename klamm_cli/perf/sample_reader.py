@@ -18,7 +18,7 @@ _SILENCE_S: Final = 10.0
 
 def read_sample(admin: Admin, settings: Mapping[str, object], topic: str) -> Sample | None:
     """Returns records from the end of the topic, or None if there are none. Changes no committed offsets."""
-    tps = [TopicPartition(topic, each.partition) for each in admin.describe_topics([topic])[topic].partitions]
+    tps = [TopicPartition(topic, partition.partition) for partition in admin.describe_topics([topic])[topic].partitions]
     with Consumer({**settings, "enable.auto.commit": False, "allow.auto.create.topics": False}) as consumer:
         consumer.assign(tps)
         starts, ends = consumer.beginning_offsets(tps), consumer.end_offsets(tps)
@@ -36,4 +36,4 @@ def _read_to(consumer: Consumer[Any, Any], ends: Mapping[TopicPartition, int]) -
         polled: Mapping[TopicPartition, list[ConsumerRecord[Any, Any]]] = consumer.poll(timeout_ms=_POLL_MS)
         for records in polled.values():
             heard_s = time.monotonic()
-            yield from (SampleRecord(each.key, each.value, each.headers) for each in records)
+            yield from (SampleRecord(record.key, record.value, record.headers) for record in records)

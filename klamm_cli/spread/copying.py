@@ -106,14 +106,14 @@ class _Copier:
 
     def _write(self, producer: Producer[Any, Any], records: list[Any], position: int, sticky: int) -> None:
         with producer.transaction():
-            for one in records:
+            for record in records:
                 producer.send(
                     self.names.target,
-                    one.value,
-                    one.key,
-                    partition=target_partition(one.key, self.partitions, sticky),
-                    timestamp_ms=one.timestamp,
-                    headers=one.headers,
+                    record.value,
+                    record.key,
+                    partition=target_partition(record.key, self.partitions, sticky),
+                    timestamp_ms=record.timestamp,
+                    headers=record.headers,
                 )
             offsets = {self.tp: OffsetAndMetadata(position, self.mark)}
             producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(self.names.group_id))

@@ -69,9 +69,9 @@ class SpreadFacts:
         """The offsets after the last copied record, by source partition. Partitions without a mark are left out."""
         mark = self.mark
         return {
-            tp.partition: one.offset
-            for tp, one in self.offsets.items()
-            if tp.topic == self.names.source and one.metadata == mark
+            tp.partition: offset.offset
+            for tp, offset in self.offsets.items()
+            if tp.topic == self.names.source and offset.metadata == mark
         }
 
     @property
@@ -79,9 +79,9 @@ class SpreadFacts:
         """The offsets after the last copied record in the target, by partition. Empty before the cut."""
         mark = self.mark
         return {
-            tp.partition: one.offset
-            for tp, one in self.offsets.items()
-            if tp.topic == self.names.target and one.metadata == mark
+            tp.partition: offset.offset
+            for tp, offset in self.offsets.items()
+            if tp.topic == self.names.target and offset.metadata == mark
         }
 
     @property

@@ -47,8 +47,8 @@ def topic_facts(admin: Admin, topic: TopicDescription) -> TopicFacts:
     return TopicFacts(
         topic_id=topic.topic_id,
         internal=topic.internal,
-        starts={tp.partition: one.offset for tp, one in starts.items()},
-        ends={tp.partition: one.offset for tp, one in ends.items()},
+        starts={tp.partition: start.offset for tp, start in starts.items()},
+        ends={tp.partition: end.offset for tp, end in ends.items()},
         stable_ends={tp.partition: one.offset for tp, one in stable.items()},
     )
 
@@ -57,9 +57,9 @@ def fence_copiers(admin: Admin, names: Names) -> None:
     """Ends the transactions that killed copiers left open. Their offsets cannot be read before that. A copier that
     still runs fails. Raises KlammError."""
     described = admin.describe_topics([names.source])[names.source]
-    for each in described.partitions:
+    for partition in described.partitions:
         try:
-            admin.fence_producers([names.transactional_id(each.partition)])
+            admin.fence_producers([names.transactional_id(partition.partition)])
         except _TransactionalIdNotFoundError:
             continue
 
@@ -68,7 +68,7 @@ def foreign_partitions(admin: Admin, facts: SpreadFacts) -> list[int]:
     """Returns the partitions of the target to which a producer has written that is none of the copiers."""
     ids = {_producer_id(admin, facts.names.transactional_id(number)) for number in facts.source.ends}
     described = admin.describe_producers(partitions_of(facts.names.target, facts.partitions))
-    return sorted(tp.partition for tp, states in described.items() if {one.producer_id for one in states} - ids)
+    return sorted(tp.partition for tp, states in described.items() if {state.producer_id for state in states} - ids)
 
 
 def source_groups(admin: Admin, facts: SpreadFacts) -> Iterator[GroupFacts]:
@@ -102,7 +102,9 @@ def source_groups(admin: Admin, facts: SpreadFacts) -> Iterator[GroupFacts]:
 def source_lag(facts: SpreadFacts, group: GroupLagDescription) -> int | None:
     """Returns how many records of the source the group has still to read. Returns None if that is not known. A
     partition in which it has no offset counts as a whole. Pure."""
-    known = {one.tp.partition: one for one in group.partitions if one.tp.topic == facts.names.source}
+    known = {
+        partition.tp.partition: partition for partition in group.partitions if partition.tp.topic == facts.names.source
+    }
     lags = [_partition_lag(facts, number, known.get(number)) for number in facts.source.ends]
     return sum(lag or 0 for lag in lags) if None not in lags else None
 

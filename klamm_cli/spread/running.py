@@ -100,7 +100,10 @@ class Spreading:
 
     def groups(self, facts: SpreadFacts) -> list[Group]:
         """Returns the groups of the source, and what each of them has to do next."""
-        return [Group(each, step_of(each, facts.boundary)) for each in source_groups(self.admin, facts)]
+        return [
+            Group(source_group, step_of(source_group, facts.boundary))
+            for source_group in source_groups(self.admin, facts)
+        ]
 
     def move_groups(self, tell: Callable[[str], None], *, wait: bool) -> tuple[SpreadFacts, list[Group]]:
         """Moves each group that is ready. With `wait`, returns when no group is left to move. `tell` gets a sentence
@@ -108,13 +111,13 @@ class Spreading:
         told: dict[str, str] = {}
         while True:
             facts = self.look()
-            groups = [self._moved(each, facts) for each in self.groups(facts)]
-            for each in groups:
-                text = sentence(each.facts, each.step, self.names.source, self.names.target)
-                if wait and told.get(each.facts.group_id) != text:
+            groups = [self._moved(group, facts) for group in self.groups(facts)]
+            for group in groups:
+                text = sentence(group.facts, group.step, self.names.source, self.names.target)
+                if wait and told.get(group.facts.group_id) != text:
                     tell(text)
-                told[each.facts.group_id] = text
-            if not wait or not any(is_waiting(each.step) for each in groups):
+                told[group.facts.group_id] = text
+            if not wait or not any(is_waiting(group.step) for group in groups):
                 return facts, groups
             time.sleep(_LOOK_EVERY_S)
 

@@ -59,29 +59,37 @@ class ClusterFacts:
         """Returns the partitions of all topics in the order of their names and numbers. The partitions of internal
         topics come last."""
         return [
-            (TopicPartition(name, each.partition), each)
+            (TopicPartition(name, partition.partition), partition)
             for name, topic in sorted((self.topics or {}).items(), key=lambda item: (item[1].internal, item[0]))
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
 
     def offline(self) -> list[TopicPartition]:
         """Returns the partitions without a leader."""
-        return [tp for tp, each in self.partitions() if each.leader < 0]
+        return [tp for tp, partition in self.partitions() if partition.leader < 0]
 
     def under_replicated(self) -> list[TopicPartition]:
         """Returns the partitions with a replica that is not in sync."""
-        return [tp for tp, each in self.partitions() if each.is_under_replicated]
+        return [tp for tp, partition in self.partitions() if partition.is_under_replicated]
 
     def led_by_resigned(self) -> list[TopicPartition]:
         """Returns the partitions whose leader has resigned and rejects records, while no other in-sync replica can
         lead."""
-        return [tp for tp, each in self.partitions() if each.leader in each.resigned_replicas]
+        return [tp for tp, partition in self.partitions() if partition.leader in partition.resigned_replicas]
 
     def resigned(self) -> dict[int, int]:
         """Returns the number of replicas that have resigned, by broker id."""
-        return dict(sorted(Counter(one for _, each in self.partitions() for one in each.resigned_replicas).items()))
+        return dict(
+            sorted(
+                Counter(
+                    resigned_replica
+                    for _, partition in self.partitions()
+                    for resigned_replica in partition.resigned_replicas
+                ).items()
+            )
+        )
 
     def under_min_isr(self) -> list[TopicPartition]:
         """Returns the partitions that reject records with acks=all, because fewer replicas are in sync than
         min.insync.replicas."""
-        return [tp for tp, each in self.partitions() if len(each.isr) < self.min_isr.get(tp.topic, 1)]
+        return [tp for tp, partition in self.partitions() if len(partition.isr) < self.min_isr.get(tp.topic, 1)]

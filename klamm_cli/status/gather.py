@@ -184,7 +184,7 @@ class _Asking:
         listed = {group.group_id: group for group in groups}
         described = describe_each(self.admin, listed, timeout_ms=lambda: self.timeout_ms)
         lags = [group_lag(listed[one.group_id], one) for one in described]
-        return sorted(lags, key=lambda each: (-each.lost_count, -each.lag, each.group_id))
+        return sorted(lags, key=lambda lag: (-lag.lost_count, -lag.lag, lag.group_id))
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Returns the open transactions, the oldest first."""
@@ -207,8 +207,8 @@ def _open(one: TransactionDescription, now_ms: int) -> OpenTransaction:
 
 def _led(topics: Mapping[str, TopicDescription]) -> list[TopicPartition]:
     return [
-        TopicPartition(name, each.partition)
+        TopicPartition(name, partition.partition)
         for name, topic in topics.items()
-        for each in topic.partitions
-        if each.leader >= 0
+        for partition in topic.partitions
+        if partition.leader >= 0
     ]

@@ -59,7 +59,7 @@ def describe_each(
 
 def group_lag(group: GroupListing, described: GroupLagDescription) -> GroupLag:
     """Returns the lag of one group. Partitions whose leader did not answer do not count."""
-    known = [one for one in described.partitions if one.lag is not None]
+    known = [partition for partition in described.partitions if partition.lag is not None]
     behind = [one for one in known if one.lag]
     doomed = sorted((one.next_deletion_ms, one.tp) for one in behind if one.next_deletion_ms is not None)
     unchanged_since_ms = [one.unchanged_since_ms for one in behind if one.unchanged_since_ms is not None]
@@ -70,7 +70,7 @@ def group_lag(group: GroupListing, described: GroupLagDescription) -> GroupLag:
         lag=sum(one.lag or 0 for one in known),
         partitions=len(known),
         behind_ms=max((one.behind_ms or 0 for one in behind), default=0),
-        lost={one.tp: one.lost_count for one in described.partitions if one.lost_count},
+        lost={partition.tp: partition.lost_count for partition in described.partitions if partition.lost_count},
         deletion_ms=max(0, doomed[0][0] - described.time_ms) if doomed else None,
         doomed=tuple(tp for _, tp in doomed),
         unchanged_ms=max(0, described.time_ms - max(unchanged_since_ms)) if unchanged_since_ms else None,
@@ -79,7 +79,7 @@ def group_lag(group: GroupListing, described: GroupLagDescription) -> GroupLag:
 
 def in_words(described: GroupLagDescription) -> str:
     """Returns what a group has still to read in one line, such as "1,234 records behind, the oldest 4 min old"."""
-    behind = [one for one in described.partitions if one.lag]
+    behind = [partition for partition in described.partitions if partition.lag]
     parts = [_behind_in_words(behind)]
     if behind:
         parts += _catching_up(behind)

@@ -23,7 +23,7 @@ class Host:
     @property
     def ids(self) -> str:
         """The ids of the brokers, as `1-4,7`."""
-        return ",".join(ranges(each.node_id for each in self.brokers))
+        return ",".join(ranges(broker.node_id for broker in self.brokers))
 
     @property
     def state(self) -> str:
@@ -35,7 +35,7 @@ class Host:
 
     def total(self, counts: Mapping[int, int]) -> int:
         """Returns the sum of the counts of the host's brokers, given by broker id."""
-        return sum(counts.get(each.node_id, 0) for each in self.brokers)
+        return sum(counts.get(broker.node_id, 0) for broker in self.brokers)
 
 
 def state_of(broker: ServerDescription) -> str:

@@ -67,18 +67,18 @@ def _of_controllers(facts: ClusterFacts) -> Iterator[Problem]:
 
 
 def _of_quorum(quorum: QuorumDescription) -> Iterator[Problem]:
-    for each in quorum.replicas:
-        name = f"{each.kind.name.lower()} {each.node_id}"
-        if each.kind is not QuorumReplicaKind.CONTROLLER or each.node_id == quorum.leader_id:
+    for replica in quorum.replicas:
+        name = f"{replica.kind.name.lower()} {replica.node_id}"
+        if replica.kind is not QuorumReplicaKind.CONTROLLER or replica.node_id == quorum.leader_id:
             continue
-        if each.is_voter and each.silent_ms > SILENT_MS_MAX:
+        if replica.is_voter and replica.silent_ms > SILENT_MS_MAX:
             yield Problem(
-                f"{name} was last heard {each.silent_ms / 1000:.0f} s ago",
+                f"{name} was last heard {replica.silent_ms / 1000:.0f} s ago",
                 "start it, or replace it: `klamm cluster remove-controller` and `add-controller`",
             )
-        elif each.is_voter and each.lag > QUORUM_LAG_MAX:
+        elif replica.is_voter and replica.lag > QUORUM_LAG_MAX:
             yield Problem(
-                f"{name} is {each.lag} entries behind the leader of its quorum",
+                f"{name} is {replica.lag} entries behind the leader of its quorum",
                 "see whether its disk or its network is slow: it may not be elected meanwhile",
             )
 
@@ -132,34 +132,34 @@ def _of_servers(cluster: ClusterDescription) -> Iterator[Problem]:
                 "start it; others have taken over its groups and transactions",
             )
     for kind, servers in (("broker", cluster.brokers), ("coordinator", cluster.coordinators)):
-        if all(each.fenced for each in servers):
+        if all(server.fenced for server in servers):
             yield Problem(f"no {kind} is live", f"start a {kind}")
 
 
 def _of_disks(facts: ClusterFacts) -> Iterator[Problem]:
     for broker_id, directories in sorted(facts.log_dirs.items()):
-        for each in directories:
-            used = used_percent(each.total_bytes, each.usable_bytes)
-            if not each.online:
+        for directory in directories:
+            used = used_percent(directory.total_bytes, directory.usable_bytes)
+            if not directory.online:
                 yield Problem(
-                    f"broker {broker_id}: log directory {each.path} is offline",
+                    f"broker {broker_id}: log directory {directory.path} is offline",
                     "the broker's log has the error; mend or replace the disk and restart the broker",
                 )
             elif used is not None and used >= DISK_FULL_PERCENT:
                 yield Problem(
-                    f"broker {broker_id}: the disk of {each.path} is {used} % full",
+                    f"broker {broker_id}: the disk of {directory.path} is {used} % full",
                     "shorten retention (retention.ms, retention.bytes), move replicas (`klamm reassign`), or add room",
                 )
 
 
 def _of_damage(facts: ClusterFacts) -> Iterator[Problem]:
     for broker_id, replicas in sorted(facts.damaged.items()):
-        damages = [damage for one in replicas for damage in one.unrepaired]
+        damages = [damage for replica in replicas for damage in replica.unrepaired]
         if damages:
             reasons = "; ".join(sorted({damage.text for damage in damages})[:_REASONS_MAX])
             yield Problem(
                 f"broker {broker_id}: {_count(len(damages), 'damaged segment')} not repaired, of"
-                f" {name_some([one.tp for one in replicas])} ({reasons})",
+                f" {name_some([replica.tp for replica in replicas])} ({reasons})",
                 "`klamm log scrub --status` shows which bytes; bring another replica in sync, and look after the disk",
             )
 
@@ -200,12 +200,12 @@ _NO_MEMBERS_ADVICE: Final = "start the group's consumers; if nobody needs the gr
 
 def _of_groups(facts: ClusterFacts) -> Iterator[Problem]:
     groups = facts.groups or ()
-    losers = [each for each in groups if each.lost]
+    losers = [group for group in groups if group.lost]
     yield from _listed(losers, _lost, "lost records, deleted before the groups read them", _LOST_ADVICE)
-    doomed = [each for each in groups if each.deletion_ms is not None and each.deletion_ms < DELETED_SOON_MS]
+    doomed = [group for group in groups if group.deletion_ms is not None and group.deletion_ms < DELETED_SOON_MS]
     doomed.sort(key=lambda each: each.deletion_ms or 0)
     yield from _listed(doomed, _deleted_soon, "have unread records that retention deletes soon", _DELETED_SOON_ADVICE)
-    left = [each for each in groups if each not in doomed and _is_left(each)]
+    left = [group for group in groups if group not in doomed and _is_left(group)]
     yield from _listed(left, _without_members, "have unread records and no members", _NO_MEMBERS_ADVICE)
 
 
@@ -216,7 +216,7 @@ def _listed(
     for group in groups[:LISTED_MAX]:
         yield Problem(f"group {group.group_id} {tell(group)}", advice)
     if others := groups[LISTED_MAX:]:
-        names = name_some([each.group_id for each in others])
+        names = name_some([other.group_id for other in others])
         yield Problem(f"{_count(len(others), 'more group')} {tell_others}: {names}", advice)
 
 

@@ -68,8 +68,8 @@ def summary(facts: ClusterFacts) -> list[str]:
         hanging = "not looked for" if facts.hanging is None else str(len(facts.hanging))
         lines.append(f"transactions open {len(facts.open_transactions)}{oldest}, hanging {hanging}")
     if facts.groups is not None:
-        behind = sum(1 for each in facts.groups if each.lag)
-        losers = sum(1 for each in facts.groups if each.lost)
+        behind = sum(1 for group in facts.groups if group.lag)
+        losers = sum(1 for group in facts.groups if group.lost)
         lost = f", with records lost {losers}" if losers else ""
         left_out = f", {facts.groups_left_out} not looked at" if facts.groups_left_out else ""
         lines.append(f"groups {len(facts.groups) + facts.groups_left_out}, behind {behind}{lost}{left_out}")
@@ -80,13 +80,13 @@ def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
     """Returns the document that `--json` prints. It contains all facts, and lists partitions by name."""
     transactions = [
         {
-            "transactional_id": one.transactional_id,
-            "state": one.state,
-            "open_ms": one.open_ms,
-            "timeout_ms": one.timeout_ms,
-            "prepared": one.is_prepared,
+            "transactional_id": open_transaction.transactional_id,
+            "state": open_transaction.state,
+            "open_ms": open_transaction.open_ms,
+            "timeout_ms": open_transaction.timeout_ms,
+            "prepared": open_transaction.is_prepared,
         }
-        for one in facts.open_transactions or ()
+        for open_transaction in facts.open_transactions or ()
     ]
     return {
         "cluster_id": facts.cluster.cluster_id,
@@ -114,8 +114,15 @@ def _controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     if facts.quorum is None:
         active = facts.cluster.controller_id
         return [
-            (each.node_id, f"{each.host}:{each.port}", "leader" if each.node_id == active else None, None, None, None)
-            for each in facts.cluster.controllers
+            (
+                controller.node_id,
+                f"{controller.host}:{controller.port}",
+                "leader" if controller.node_id == active else None,
+                None,
+                None,
+                None,
+            )
+            for controller in facts.cluster.controllers
         ]
     quorum = facts.quorum
 
@@ -126,24 +133,26 @@ def _controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
 
     return [
         (
-            each.node_id,
-            f"{each.host}:{each.port}" if each.host else None,
-            role(each.is_voter, each.node_id),
-            each.end_index,
-            each.lag,
-            each.silent_ms,
+            replica.node_id,
+            f"{replica.host}:{replica.port}" if replica.host else None,
+            role(replica.is_voter, replica.node_id),
+            replica.end_index,
+            replica.lag,
+            replica.silent_ms,
         )
-        for each in quorum.replicas
-        if each.kind is QuorumReplicaKind.CONTROLLER
+        for replica in quorum.replicas
+        if replica.kind is QuorumReplicaKind.CONTROLLER
     ]
 
 
 def _counts(facts: ClusterFacts) -> tuple[Counter[int], Counter[int], Counter[int]]:
     """Returns the numbers of partitions that each broker leads, of its replicas, and of those out of sync."""
-    partitions = [each for _, each in facts.partitions()]
-    leaders = Counter(each.leader for each in partitions)
-    replicas = Counter(node_id for each in partitions for node_id in each.replicas)
-    out_of_sync = Counter(node_id for each in partitions for node_id in set(each.replicas) - set(each.isr))
+    partitions = [partition for _, partition in facts.partitions()]
+    leaders = Counter(partition.leader for partition in partitions)
+    replicas = Counter(node_id for partition in partitions for node_id in partition.replicas)
+    out_of_sync = Counter(
+        node_id for partition in partitions for node_id in set(partition.replicas) - set(partition.isr)
+    )
     return leaders, replicas, out_of_sync
 
 
@@ -151,13 +160,13 @@ def _brokers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     counts = _counts(facts)
     return [
         (
-            each.node_id,
-            f"{each.host}:{each.port}",
-            each.rack or None,
-            state_of(each),
-            *(None if facts.topics is None else count[each.node_id] for count in counts),
+            broker.node_id,
+            f"{broker.host}:{broker.port}",
+            broker.rack or None,
+            state_of(broker),
+            *(None if facts.topics is None else count[broker.node_id] for count in counts),
         )
-        for each in facts.cluster.brokers
+        for broker in facts.cluster.brokers
     ]
 
 
@@ -165,20 +174,20 @@ def _hosts(facts: ClusterFacts, hosts: Sequence[Host]) -> list[tuple[Any, ...]]:
     counts = _counts(facts)
     return [
         (
-            each.ids,
-            each.host,
-            each.rack or None,
-            each.state,
-            *(None if facts.topics is None else each.total(count) for count in counts),
+            host.ids,
+            host.host,
+            host.rack or None,
+            host.state,
+            *(None if facts.topics is None else host.total(count) for count in counts),
         )
-        for each in hosts
+        for host in hosts
     ]
 
 
 def _coordinators(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     return [
-        (each.node_id, f"{each.host}:{each.port}", "fenced" if each.fenced else "live")
-        for each in facts.cluster.coordinators
+        (coordinator.node_id, f"{coordinator.host}:{coordinator.port}", "fenced" if coordinator.fenced else "live")
+        for coordinator in facts.cluster.coordinators
     ]
 
 
@@ -186,20 +195,28 @@ def _disks(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     return [
         (
             broker_id,
-            each.path,
-            "online" if each.online else "offline",
-            len(each.replicas),
-            sum(replica.size_bytes for replica in each.replicas) // _MIB,
-            each.usable_bytes // _MIB,
-            used_percent(each.total_bytes, each.usable_bytes),
+            directory.path,
+            "online" if directory.online else "offline",
+            len(directory.replicas),
+            sum(replica.size_bytes for replica in directory.replicas) // _MIB,
+            directory.usable_bytes // _MIB,
+            used_percent(directory.total_bytes, directory.usable_bytes),
         )
         for broker_id, directories in sorted(facts.log_dirs.items())
-        for each in directories
+        for directory in directories
     ]
 
 
 def _groups(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     return [
-        (each.group_id, each.type, each.state, each.partitions, each.lag, each.behind_ms // 1000, each.lost_count)
-        for each in (facts.groups or ())[:GROUPS_SHOWN]
+        (
+            group.group_id,
+            group.type,
+            group.state,
+            group.partitions,
+            group.lag,
+            group.behind_ms // 1000,
+            group.lost_count,
+        )
+        for group in (facts.groups or ())[:GROUPS_SHOWN]
     ]

@@ -41,10 +41,13 @@ def groups_with_unread_keys(admin: Admin, bootstrap: str, topic: str) -> dict[st
     Groups without such records are left out. Raises KlammError."""
     groups = list(describe_each(admin, admin.list_groups()))
     behind = {
-        one.tp: LogBounds(one.log_start_offset, one.high_watermark)
+        partition.tp: LogBounds(partition.log_start_offset, partition.high_watermark)
         for group in groups
-        for one in group.partitions
-        if one.lag and one.tp.topic == topic and one.log_start_offset is not None and one.high_watermark is not None
+        for partition in group.partitions
+        if partition.lag
+        and partition.tp.topic == topic
+        and partition.log_start_offset is not None
+        and partition.high_watermark is not None
     }
     return unread_by_group(groups, _newest_keys(bootstrap, behind) if behind else {})
 
@@ -54,10 +57,10 @@ def unread_by_group(groups: Iterable[GroupLagDescription], newest_keys: Mapping[
     `newest_keys` has that record's offset. Pure."""
     counts: dict[str, int] = {}
     for group in groups:
-        for one in group.partitions:
-            newest, offset = newest_keys.get(one.tp), one.committed_offset
-            if one.lag and newest is not None and offset is not None and offset <= newest:
-                counts[group.group_id] = counts.get(group.group_id, 0) + one.lag
+        for partition in group.partitions:
+            newest, offset = newest_keys.get(partition.tp), partition.committed_offset
+            if partition.lag and newest is not None and offset is not None and offset <= newest:
+                counts[group.group_id] = counts.get(group.group_id, 0) + partition.lag
     return counts
 
 

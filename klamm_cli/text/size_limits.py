@@ -39,7 +39,7 @@ def describe_limits(admin: Admin, topic: str, settings: Mapping[str, object]) ->
 
 def _broker_ids(admin: Admin) -> list[int]:
     try:
-        return [each.node_id for each in admin.describe_cluster().brokers if not each.fenced]
+        return [broker.node_id for broker in admin.describe_cluster().brokers if not broker.fenced]
     except KlammError:
         return []
 

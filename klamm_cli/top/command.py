@@ -89,7 +89,7 @@ def top(
 
     if as_json and not once:
         fail("--json needs --once", ExitStatus.USAGE)
-    endpoints = [parse_endpoint(each) for each in metrics or ()]
+    endpoints = [parse_endpoint(metric) for metric in metrics or ()]
     scope = Scope(topics=topics, groups=groups, endpoints=endpoints, timeout_s=timeout)
     with connected(bootstrap, timeout) as admin:
         watcher = Watcher(admin, scope)

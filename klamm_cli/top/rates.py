@@ -144,7 +144,7 @@ def _counted(kind: str, topic: str, before: Sample, after: Sample, interval_s: f
 
 def _mib(*candidates: float | None) -> float | None:
     """Returns the first candidate that is not None, converted from bytes to MiB."""
-    return next((round(one / _MIB, 3) for one in candidates if one is not None), None)
+    return next((round(candidate / _MIB, 3) for candidate in candidates if candidate is not None), None)
 
 
 def _brokers(

@@ -49,7 +49,11 @@ def choose_topics(topics: Mapping[str, TopicDescription], pattern: str | None) -
     chosen: dict[TopicPartition, int] = {}
     left_out = 0
     for name, topic in matching.items():
-        led = {TopicPartition(name, each.partition): each.leader for each in topic.partitions if each.leader >= 0}
+        led = {
+            TopicPartition(name, partition.partition): partition.leader
+            for partition in topic.partitions
+            if partition.leader >= 0
+        }
         if len(chosen) + len(led) > PARTITIONS_MAX:
             left_out += 1
             continue
@@ -70,10 +74,10 @@ def choose_groups(groups: Mapping[str, str], pattern: str | None) -> tuple[dict[
 
 def health_of(cluster: ClusterDescription, topics: Mapping[str, TopicDescription]) -> tuple[str, bool]:
     """Returns a line about the brokers and partitions of the cluster, and whether all of them are well. Pure."""
-    fenced = sorted(each.node_id for each in cluster.brokers if each.fenced)
-    partitions = [each for topic in topics.values() for each in topic.partitions]
-    offline = sum(each.leader < 0 for each in partitions)
-    under_replicated = sum(len(each.isr) < len(each.replicas) for each in partitions)
+    fenced = sorted(broker.node_id for broker in cluster.brokers if broker.fenced)
+    partitions = [partition for topic in topics.values() for partition in topic.partitions]
+    offline = sum(partition.leader < 0 for partition in partitions)
+    under_replicated = sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
     missing = f", missing {', '.join(map(str, fenced))}" if fenced else ""
     text = f"brokers {len(cluster.brokers) - len(fenced)} of {len(cluster.brokers)}{missing}"
     text += f"; partitions {len(partitions)}: {offline} without a leader, {under_replicated} under-replicated"
@@ -104,7 +108,7 @@ class Watcher:
         silent: list[str] = []
         return Sample(
             at_s=time.monotonic(),
-            ends={tp: one.offset for tp, one in ends.items()},
+            ends={tp: end.offset for tp, end in ends.items()},
             leaders=dict(self._leaders),
             log_bytes=self._log_bytes(silent),
             groups=self._positions(silent),
@@ -157,7 +161,7 @@ class Watcher:
                 # for all groups again.
                 silent.append(f"group {name}: {error}")
                 break
-            watched = [one for one in described.partitions if one.tp in self._leaders]
+            watched = [partition for partition in described.partitions if partition.tp in self._leaders]
             committed = {one.tp: one.committed_offset for one in watched if one.committed_offset is not None}
             if committed:
                 found[name] = GroupPositions(

@@ -68,9 +68,9 @@ def _share_of_topic(facts: WhyFacts, tp: TopicPartition) -> float:
 
 
 def _lost(facts: WhyFacts) -> Iterator[Cause]:
-    losers = [one for one in facts.lag.partitions if one.lost_count]
+    losers = [partition for partition in facts.lag.partitions if partition.lost_count]
     if losers:
-        names = ", ".join(str(one.tp) for one in losers[:3])
+        names = ", ".join(str(loser.tp) for loser in losers[:3])
         more = f" and {len(losers) - 3} more" if len(losers) > 3 else ""
         yield Cause(
             "lost",
@@ -96,7 +96,7 @@ def _deleted_soon(facts: WhyFacts) -> Iterator[Cause]:
 def _no_members(facts: WhyFacts) -> Iterator[Cause]:
     if facts.members:
         return
-    committed_ms = max((one.committed_ms or 0 for one in facts.lag.partitions), default=0)
+    committed_ms = max((partition.committed_ms or 0 for partition in facts.lag.partitions), default=0)
     silent_ms = facts.lag.time_ms - committed_ms
     if silent_ms >= SILENT_MS:
         yield Cause(
@@ -237,11 +237,11 @@ def _idle(facts: WhyFacts) -> Iterator[Cause]:
 
 
 def _slow_member(facts: WhyFacts) -> Iterator[Cause]:
-    lags = {name: sum(one.lag or 0 for one in parts) for name, parts in facts.by_member().items() if parts}
+    lags = {name: sum(part.lag or 0 for part in parts) for name, parts in facts.by_member().items() if parts}
     total = sum(lags.values())
     if len(lags) < 2 or not total:
         return
-    name = max(lags, key=lambda one: lags[one])
+    name = max(lags, key=lambda lag: lags[lag])
     parts = facts.by_member()[name]
     owned = sum(map(len, facts.by_member().values()))
     if lags[name] / total < SLOW_SHARE or len(parts) / owned > 0.5:
@@ -282,7 +282,7 @@ def _burst(facts: WhyFacts) -> Iterator[Cause]:
 
 
 def _slower(facts: WhyFacts) -> Iterator[Cause]:
-    known = [one for one in facts.lag.partitions if one.consumed_before_per_s is not None]
+    known = [partition for partition in facts.lag.partitions if partition.consumed_before_per_s is not None]
     now = sum(one.consumed_per_s or 0 for one in known)
     before = sum(one.consumed_before_per_s or 0 for one in known)
     if before and now * SLOWER_FACTOR <= before:
@@ -295,9 +295,13 @@ def _slower(facts: WhyFacts) -> Iterator[Cause]:
 
 def _too_slow(facts: WhyFacts) -> Iterator[Cause]:
     behind = facts.behind()
-    known = [one for one in facts.lag.partitions if one.consumed_per_s is not None and one.produced_per_s is not None]
+    known = [
+        partition
+        for partition in facts.lag.partitions
+        if partition.consumed_per_s is not None and partition.produced_per_s is not None
+    ]
     read, written = sum(one.consumed_per_s or 0 for one in known), sum(one.produced_per_s or 0 for one in known)
-    partitions = len({one.tp for one in facts.lag.partitions if one.committed_offset is not None})
+    partitions = len({partition.tp for partition in facts.lag.partitions if partition.committed_offset is not None})
     readers = sum(bool(member.assignment) for member in facts.members)
     if not known:
         text = f"{record_count(facts.lag.lag)} wait in {counted(len(behind), 'partition')}; the rates are not known yet"

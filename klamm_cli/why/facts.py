@@ -65,13 +65,16 @@ class WhyFacts:
 
     def behind(self) -> list[PartitionLagDescription]:
         """Returns the partitions with unread records, that with the most first."""
-        return sorted((one for one in self.lag.partitions if one.lag), key=lambda one: -(one.lag or 0))
+        return sorted(
+            (partition for partition in self.lag.partitions if partition.lag),
+            key=lambda partition: -(partition.lag or 0),
+        )
 
     def behind_ms(self) -> int:
         """Returns the age of the oldest unread record, in milliseconds."""
-        return max((one.behind_ms or 0 for one in self.lag.partitions), default=0)
+        return max((partition.behind_ms or 0 for partition in self.lag.partitions), default=0)
 
     def by_member(self) -> dict[str, list[PartitionLagDescription]]:
         """Returns the partitions of each member, by member id."""
-        lags = {one.tp: one for one in self.lag.partitions}
+        lags = {partition.tp: partition for partition in self.lag.partitions}
         return {member.member_id: [lags[tp] for tp in member.assignment if tp in lags] for member in self.members}

@@ -31,14 +31,20 @@ def gather(admin: Admin, bootstrap: str, group: str, *, timeout_ms: int) -> WhyF
     """Returns the facts about a group. Raises KlammError."""
     description = admin.describe_groups([group], timeout_ms=timeout_ms)[group]
     lag = admin.describe_group_lag([group], timeout_ms=timeout_ms)[group]
-    ends = {one.tp: one.high_watermark for one in lag.partitions if one.high_watermark is not None}
+    ends = {
+        partition.tp: partition.high_watermark for partition in lag.partitions if partition.high_watermark is not None
+    }
     facts = WhyFacts(
         description=description,
         lag=lag,
         written=_written(admin, ends, lag.time_ms, timeout_ms),
         transactions=_transactions(
             admin,
-            {one.held_by_producer_id for one in lag.partitions if one.held_by_producer_id is not None},
+            {
+                partition.held_by_producer_id
+                for partition in lag.partitions
+                if partition.held_by_producer_id is not None
+            },
             timeout_ms,
         ),
     )
@@ -78,7 +84,7 @@ def written(
 
 
 def _transactions(admin: Admin, producer_ids: Iterable[int], timeout_ms: int) -> dict[int, OpenTransaction]:
-    wanted = [one for one in producer_ids if one >= 0]
+    wanted = [producer_id for producer_id in producer_ids if producer_id >= 0]
     if not wanted:
         return {}
     listed = admin.list_transactions(producer_ids=wanted, timeout_ms=timeout_ms)

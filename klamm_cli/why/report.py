@@ -29,7 +29,7 @@ def _where(facts: WhyFacts) -> str:
     topics = sorted({one.tp.topic for one in behind})
     if len(behind) == 1 < len(facts.lag.partitions):
         return f"; all in {behind[0].tp}"
-    if len(topics) == 1 < len({one.tp.topic for one in facts.lag.partitions}):
+    if len(topics) == 1 < len({partition.tp.topic for partition in facts.lag.partitions}):
         return f"; all in topic {topics[0]}"
     return ""
 
@@ -90,7 +90,7 @@ def document(facts: WhyFacts, found: Sequence[Cause]) -> dict[str, Any]:
         "causes": [one._asdict() for one in found],
         "partitions": [dict(zip(PARTITION_COLUMNS, row, strict=True)) for row in partition_rows(facts)],
         "members": [dict(zip(MEMBER_COLUMNS, row, strict=True)) for row in member_rows(facts)],
-        "keys": [] if sample is None else [one._asdict() for one in sample.keys],
+        "keys": [] if sample is None else [key._asdict() for key in sample.keys],
     }
 
 
@@ -99,5 +99,5 @@ def _rounded(rate: float | None) -> float | None:
 
 
 def _sum(rates: Sequence[float | None]) -> float | None:
-    known = [one for one in rates if one is not None]
+    known = [rate for rate in rates if rate is not None]
     return round(sum(known), 1) if known else None

@@ -100,7 +100,7 @@ class ArchiveContents:
                 raise ArchiveConflictError(
                     f"{path} is no longer in the archive, because another compaction replaced it"
                 )
-        files = {path: each for path, each in self.files.items() if path not in set(change.remove)}
+        files = {path: file for path, file in self.files.items() if path not in set(change.remove)}
         forgotten = set(change.forget)
         removed = {path: when for path, when in self.removed.items() if path not in forgotten}
         return ArchiveContents(
@@ -129,7 +129,7 @@ def decode_change(text: str) -> ArchiveChange:
 def encode_contents(contents: ArchiveContents) -> str:
     stored: dict[str, Any] = {
         "version": contents.version,
-        "files": [dataclasses.asdict(each) for each in contents.files.values()],
+        "files": [dataclasses.asdict(file) for file in contents.files.values()],
         "ends": [[*source, end] for source, end in contents.ends.items()],
         "removed": dict(contents.removed),
     }
@@ -141,7 +141,7 @@ def decode_contents(text: str) -> ArchiveContents:
     files = [ArchivedFile(**each) for each in stored["files"]]
     return ArchiveContents(
         version=stored["version"],
-        files={each.path: each for each in files},
+        files={file.path: file for file in files},
         ends={SourcePartition(*source): end for *source, end in stored["ends"]},
         removed=stored["removed"],
     )

@@ -135,7 +135,7 @@ class ArchiveStore:
 
     def read(self, files: Iterable[ArchivedFile]) -> DataFrame:
         """Returns the rows of the files, with the columns of SCHEMA."""
-        paths = [f"{self.root}/{each.path}" for each in files]
+        paths = [f"{self.root}/{file.path}" for file in files]
         reader = self._spark.read.schema(SCHEMA).option("basePath", self.root)
         return reader.parquet(*paths) if paths else self._spark.createDataFrame([], SCHEMA)
 

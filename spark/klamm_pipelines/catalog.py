@@ -7,4 +7,4 @@ from klamm_pipelines.job import Pipeline
 
 _MODULES = (flight_delays, enrich, archive, compact, replay, dedup_and_dead_letter, mirror)
 
-PIPELINES: dict[str, Pipeline] = {each.PIPELINE.name: each.PIPELINE for each in _MODULES}
+PIPELINES: dict[str, Pipeline] = {module.PIPELINE.name: module.PIPELINE for module in _MODULES}

@@ -41,12 +41,12 @@ def _merge(store: ArchiveStore, plan: Compaction, now_ms: int) -> int:
     parts = rows.coalesce(1) if plan.file_count == 1 else rows.repartitionByRange(plan.file_count, *order)
     topic = plan.files[0]
     published = store.publish(parts.sortWithinPartitions(*order), {topic.topic: topic.topic_id})
-    before, after = (sum(each.rows for each in files) for files in (plan.files, published.files))
+    before, after = (sum(file.rows for file in files) for files in (plan.files, published.files))
     if before != after:
         raise IllegalStateError(
             f"compaction of {topic.topic} {topic.date} {topic.hour}: expected {before} rows, but wrote {after}"
         )
-    removed = tuple(each.path for each in plan.files)
+    removed = tuple(file.path for file in plan.files)
     store.commit(ArchiveChange(time_ms=now_ms, add=published.files, remove=removed))
     return len(published.files)
 

@@ -115,11 +115,13 @@ def translate_groups(
     syncs = read_syncs(target, alias)
     translated: dict[str, dict[TopicPartition, int]] = {}
     with Admin(source) as origin, Admin(target) as admin:
-        active = {name for name, each in admin.list_groups().items() if each.state not in INACTIVE}
+        active = {name for name, group in admin.list_groups().items() if group.state not in INACTIVE}
         for group in matching_groups(origin, pattern, may_be_none=True):
             if group in active:
                 continue
-            committed = {tp: each.offset for tp, each in origin.list_group_offsets(group).items() if tp in syncs}
+            committed = {
+                tp: group_offset.offset for tp, group_offset in origin.list_group_offsets(group).items() if tp in syncs
+            }
             offsets = _ahead(admin, group, _translated(admin, committed, syncs, prefix))
             if offsets and _commit(admin, group, offsets):
                 translated[group] = offsets

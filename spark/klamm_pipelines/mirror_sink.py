@@ -74,7 +74,7 @@ class MirrorSender:
                 key=key,
                 partition=partition,
                 timestamp_ms=time_ms,
-                headers=None if headers is None else [(each["key"], each["value"]) for each in headers],
+                headers=None if headers is None else [(header["key"], header["value"]) for header in headers],
             )
             sent.append((topic, partition, offset, future))
         return sent
@@ -84,8 +84,8 @@ class MirrorSender:
         assert task is not None
         batch_id = micro_batch(self._sink_id, task.getLocalProperty).batch_id
         futures = [
-            producer.send(self._syncs, encode_value(each.runs), key=encode_key(topic, partition, batch_id))
-            for (topic, partition), each in builders.items()
+            producer.send(self._syncs, encode_value(builder.runs), key=encode_key(topic, partition, batch_id))
+            for (topic, partition), builder in builders.items()
         ]
         producer.flush()
         for future in futures:

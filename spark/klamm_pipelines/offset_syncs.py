@@ -65,7 +65,7 @@ def translate(runs: Sequence[MirroredRun], offset: int) -> int | None:
 
     `runs` are sorted by source offset. Returns None if `offset` is before the first known run, where any records may
     be."""
-    index = bisect_right(runs, offset, key=lambda each: each.source_offset) - 1
+    index = bisect_right(runs, offset, key=lambda run: run.source_offset) - 1
     if index < 0:
         return None
     source, target, length = runs[index]
@@ -83,4 +83,4 @@ def encode_value(runs: Iterable[MirroredRun]) -> bytes:
 def decode(key: bytes, value: bytes) -> tuple[str, int, list[MirroredRun]]:
     """Returns the topic and partition of the source, and the runs of one sync."""
     topic, partition, _ = json.loads(key)
-    return topic, partition, [MirroredRun(*each) for each in json.loads(value)]
+    return topic, partition, [MirroredRun(*load) for load in json.loads(value)]

@@ -94,7 +94,7 @@ def _missing(wanted: Iterable[tuple[str, str]], there: Iterable[str]) -> list[tu
 def _creates_topics(admin: Admin) -> bool:
     from klamm.admin import ConfigResource, ConfigResourceType
 
-    brokers = [each.node_id for each in admin.describe_cluster().brokers if not each.fenced]
+    brokers = [broker.node_id for broker in admin.describe_cluster().brokers if not broker.fenced]
     if not brokers:
         return False
     resource = ConfigResource(ConfigResourceType.BROKER, str(brokers[0]))

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 def wanted_files(contents: ArchiveContents, options: argparse.Namespace) -> list[ArchivedFile]:
     """Returns the archived files of the wanted hours. Raises ConfigError if there are none, or if the topic was created
     several times and --topic-id is missing."""
-    files = [each for each in contents.files.values() if each.topic == options.topic]
-    ids = sorted({each.topic_id for each in files})
+    files = [file for file in contents.files.values() if file.topic == options.topic]
+    ids = sorted({file.topic_id for file in files})
     if options.topic_id is not None:
-        files = [each for each in files if each.topic_id == options.topic_id]
+        files = [file for file in files if file.topic_id == options.topic_id]
     elif len(ids) > 1:
         raise ConfigError(f"{options.topic} was created {len(ids)} times: choose one with --topic-id: {', '.join(ids)}")
     hours = (_hour(options.start), _hour(options.until))
-    files = [each for each in files if _is_between(f"{each.date} {each.hour}", *hours)]
+    files = [file for file in files if _is_between(f"{file.date} {file.hour}", *hours)]
     if not files:
-        topics = ", ".join(sorted({each.topic for each in contents.files.values()})) or "nothing"
+        topics = ", ".join(sorted({file.topic for file in contents.files.values()})) or "nothing"
         raise ConfigError(f"the archive has no records of {options.topic} in that range; its topics are {topics}")
     return files
 
@@ -62,7 +62,7 @@ def work(spark: SparkSession, options: argparse.Namespace) -> dict[str, int]:
     store = ArchiveStore(spark, options.archive)
     contents = store.contents()
     rows = in_range(store.read(wanted_files(contents, options)), options)
-    partitions = {each.partition for each in contents.ends if each.topic == options.topic}
+    partitions = {end.partition for end in contents.ends if end.topic == options.topic}
     _require_partitions(options, max(partitions) + 1)
     count = rows.count()
     ordered = rows.repartition(len(partitions), "partition").sortWithinPartitions("partition", "offset")

@@ -259,7 +259,7 @@ class ClusterAccess:
             header, records = decode_framed(await self._client.broker(broker_id).fetch(request), broker_pb2.FetchHeader)
         except KlammError:
             return True
-        return len(records) > 0 or any(each.error_code for each in header.partitions)
+        return len(records) > 0 or any(partition.error_code for partition in header.partitions)
 
     def _submit_fetch(
         self, wanted: OffsetRange, position: int, timeout_ms: int
@@ -280,7 +280,10 @@ class ClusterAccess:
                     f"{wanted.tp} ends at {partition.high_watermark}, expected {wanted.end_offset}"
                 )
             raise _OffsetNotAvailableError(f"{wanted.tp} has no stable records at offset {position} yet")
-        aborted = tuple((each.producer_id, each.first_offset) for each in partition.aborted_transactions)
+        aborted = tuple(
+            (aborted_transaction.producer_id, aborted_transaction.first_offset)
+            for aborted_transaction in partition.aborted_transactions
+        )
         return FetchedBatches(
             records=records,
             start_offset=position,

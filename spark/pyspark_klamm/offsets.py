@@ -55,7 +55,8 @@ class SourceOffset:
         offsets = {tp: offset for tp, offset in self.offsets.items() if keep(tp)}
         topics = {tp.topic for tp in offsets}
         return SourceOffset(
-            offsets=offsets, topic_ids={topic: each for topic, each in self.topic_ids.items() if topic in topics}
+            offsets=offsets,
+            topic_ids={topic: topic_id for topic, topic_id in self.topic_ids.items() if topic in topics},
         )
 
 

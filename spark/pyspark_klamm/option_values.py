@@ -101,8 +101,8 @@ def _is_of_client(name: str) -> bool:
 
 
 def _unknown(name: str, names: Mapping[str, str]) -> str:
-    candidates = {**names, **{each: each for each in _NAMED_IN_HINTS}}
-    candidates |= {each.removeprefix(_KAFKA).replace(".", ""): each for each in _NAMED_IN_HINTS}
+    candidates = {**names, **{in_hint: in_hint for in_hint in _NAMED_IN_HINTS}}
+    candidates |= {in_hint.removeprefix(_KAFKA).replace(".", ""): in_hint for in_hint in _NAMED_IN_HINTS}
     nearest = near_miss(name, candidates)
     if nearest is not None:
         return f"unknown option {name!r}; did you mean {candidates[nearest]}?"

@@ -24,7 +24,7 @@ def limited(start: Offsets, end: Offsets, max_offsets: int) -> dict[TopicPartiti
     shares = {tp: max(1, size * max_offsets // total) for tp, size in sizes.items()}
     # Rounding down leaves over fewer offsets than there are large partitions. The longest backlogs get one each.
     left = max(0, max_offsets - sum(shares.values()))
-    for tp in sorted(sizes, key=lambda each: (-sizes[each], each))[:left]:
+    for tp in sorted(sizes, key=lambda size: (-sizes[size], size))[:left]:
         shares[tp] += 1
     return {tp: start[tp] + shares[tp] if tp in shares else end[tp] for tp in end}
 

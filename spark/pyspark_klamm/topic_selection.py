@@ -54,7 +54,7 @@ class TopicSelection:
     def choose(self, view: ClusterView) -> list[TopicPartition]:
         """Returns the partitions in `view` that the query reads."""
         topics = [view.topics[name] for name in self.names(view)]
-        tps = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+        tps = [TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions]
         return tps if self.partitions is None else [tp for tp in tps if tp in self.partitions]
 
 

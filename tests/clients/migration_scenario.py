@@ -104,9 +104,9 @@ class _World:
         groups = self.wire.ask(ApiKey.LIST_GROUPS, 5, asked).groups
         return [
             text
-            for one in groups
-            if one.group_id == self.group
-            for text in (one.group_type, one.protocol_type, one.group_state)
+            for group in groups
+            if group.group_id == self.group
+            for text in (group.group_type, group.protocol_type, group.group_state)
         ]
 
     def described_as_classic(self) -> tuple[Any, ...]:
@@ -119,14 +119,14 @@ class _World:
         (group,) = self.wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, asked).groups
         members = sorted(
             (
-                one.member_type,
-                one.member_epoch - group.group_epoch,
-                _count(one.assignment),
-                _count(one.target_assignment),
-                [topic == self.topic for topic in one.subscribed_topic_names],
-                one.instance_id,
+                member.member_type,
+                member.member_epoch - group.group_epoch,
+                _count(member.assignment),
+                _count(member.target_assignment),
+                [topic == self.topic for topic in member.subscribed_topic_names],
+                member.instance_id,
             )
-            for one in group.members
+            for member in group.members
         )
         return group.error_code, group.group_state, group.assignor_name, members
 
@@ -288,7 +288,7 @@ def _assignment(topic: str, *partitions: int) -> bytes:
 
 
 def _count(assignment: Any) -> int:
-    return sum(len(one.partitions) for one in assignment.topic_partitions)
+    return sum(len(topic_partition.partitions) for topic_partition in assignment.topic_partitions)
 
 
 ANSWERS: list[Step] = [

@@ -55,7 +55,7 @@ def settled(ask: Callable[[], Any], code_of: Callable[[Any], ErrorCode] = code) 
 
 
 def codes(partitions: Iterable[Any]) -> list[tuple[int, ErrorCode]]:
-    return [(one.partition_index, one.error_code) for one in partitions]
+    return [(partition.partition_index, partition.error_code) for partition in partitions]
 
 
 def create_topic(
@@ -75,7 +75,7 @@ def create_topic(
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         (found,) = wire.ask(ApiKey.METADATA, 12, asked).topics
-        if found.error_code == ErrorCode.none and all(one.leader_id >= 0 for one in found.partitions):
+        if found.error_code == ErrorCode.none and all(partition.leader_id >= 0 for partition in found.partitions):
             return found.topic_id
         assert time.monotonic() < deadline_s, found
 
@@ -169,14 +169,25 @@ def fetched(wire: KafkaWire, group: str, topics: object) -> list[tuple[object, .
     answer = settled(
         lambda: wire.ask(ApiKey.OFFSET_FETCH, 9, asked),
         lambda answer: next(
-            (one.error_code for topic in answer.groups[0].topics for one in topic.partitions if one.error_code),
+            (
+                partition.error_code
+                for topic in answer.groups[0].topics
+                for partition in topic.partitions
+                if partition.error_code
+            ),
             answer.groups[0].error_code,
         ),
     )
     return sorted(
-        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code)
+        (
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.metadata,
+            partition.error_code,
+        )
         for topic in answer.groups[0].topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
 
 
@@ -285,7 +296,10 @@ def impossible_subscriptions(wire: KafkaWire, name: str) -> tuple[Any, ...]:
 def odd_joins(wire: KafkaWire, name: str) -> dict[str, ErrorCode]:
     """JoinGroup of the classic protocol, by static members of a group each."""
     find_coordinator(wire, name)
-    topics = b"".join(struct.pack(">h", len(one.encode())) + one.encode() for one in IMPOSSIBLE_NAMES)
+    topics = b"".join(
+        struct.pack(">h", len(impossible_name.encode())) + impossible_name.encode()
+        for impossible_name in IMPOSSIBLE_NAMES
+    )
     subscription = struct.pack(">hi", 0, len(IMPOSSIBLE_NAMES)) + topics + struct.pack(">i", -1)
 
     def joined(what: str, **changes: object) -> ErrorCode:
@@ -365,21 +379,21 @@ def operations(is_asked_for: bool) -> Scenario:
                 ),
             },
             "topics": [
-                {one.name.removeprefix(name): one.topic_authorized_operations for one in answer.topics}
+                {topic.name.removeprefix(name): topic.topic_authorized_operations for topic in answer.topics}
                 for answer in by_version.values()
             ],
-            "unknown topic id": [one.topic_authorized_operations for one in by_id.topics],
-            "pages": {one.name.removeprefix(name): one.topic_authorized_operations for one in pages.topics},
+            "unknown topic id": [topic.topic_authorized_operations for topic in by_id.topics],
+            "pages": {topic.name.removeprefix(name): topic.topic_authorized_operations for topic in pages.topics},
             "groups": [
                 {
-                    one.group_id.removeprefix(name): (one.error_code, one.authorized_operations)
-                    for one in wire.ask(ApiKey.DESCRIBE_GROUPS, version, {"groups": groups, **of_groups}).groups
+                    group.group_id.removeprefix(name): (group.error_code, group.authorized_operations)
+                    for group in wire.ask(ApiKey.DESCRIBE_GROUPS, version, {"groups": groups, **of_groups}).groups
                 }
                 for version in (3, 5, 6)
             ],
             "consumer groups": {
-                one.group_id.removeprefix(name): (one.error_code, one.authorized_operations)
-                for one in wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, {"group_ids": groups, **of_groups}).groups
+                group.group_id.removeprefix(name): (group.error_code, group.authorized_operations)
+                for group in wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, {"group_ids": groups, **of_groups}).groups
             },
         }
 

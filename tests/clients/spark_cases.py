@@ -556,8 +556,8 @@ def progress(connector: Connector) -> Any:
     topic = connector.filled("a")
     stream = connector.stream(subscribe=topic)
     stream.run()
-    ends = [each["endOffset"] for each in stream.ends]
-    return [(each.get("offsets") or each)[topic] for each in ends]
+    ends = [end["endOffset"] for end in stream.ends]
+    return [(end.get("offsets") or end)[topic] for end in ends]
 
 
 @case(

@@ -23,7 +23,7 @@ def ranges(bootstrap: str) -> dict[int, tuple[int, int]]:
     with KafkaWire(bootstrap) as wire:
         answer = wire.ask(ApiKey.API_VERSIONS, 3, asked)
     assert answer.error_code == ErrorCode.none
-    return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    return {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in answer.api_keys}
 
 
 def test_klamm_speaks_no_version_that_kafka_does_not(bootstrap: str, apache_kafka: ApacheKafka) -> None:
@@ -43,7 +43,7 @@ def test_three_started_kafka_nodes_list_each_other_as_brokers(tmp_path) -> None:
         assert len(kafka.bootstrap.split(",")) == 3
         for address in kafka.bootstrap.split(","):
             with KafkaWire(address) as wire:
-                assert {one.node_id for one in wire.ask(ApiKey.METADATA, 12, asked).brokers} == {1, 2, 3}
+                assert {broker.node_id for broker in wire.ask(ApiKey.METADATA, 12, asked).brokers} == {1, 2, 3}
 
 
 def coordinated(bootstrap: str, keys: list[str]) -> dict[str, Any]:
@@ -76,17 +76,24 @@ def coordinated(bootstrap: str, keys: list[str]) -> dict[str, Any]:
     for address in addresses:
         with KafkaWire(address) as wire:
             groups = wire.ask(ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}).groups
-            listed += [(one.group_id, address) for one in groups if one.group_id in keys]
+            listed += [(group.group_id, address) for group in groups if group.group_id in keys]
             others = [key for key in keys if found[key] != address]
             asked = {"groups": others, "include_authorized_operations": True}
             elsewhere |= {
-                ("describe", one.error_code, one.group_state, one.protocol_type, one.members, one.authorized_operations)
-                for one in wire.ask(ApiKey.DESCRIBE_GROUPS, 5, asked).groups
+                (
+                    "describe",
+                    group.error_code,
+                    group.group_state,
+                    group.protocol_type,
+                    group.members,
+                    group.authorized_operations,
+                )
+                for group in wire.ask(ApiKey.DESCRIBE_GROUPS, 5, asked).groups
             }
             asked = {"group_ids": others, "include_authorized_operations": True}
             elsewhere |= {
-                ("describe new", one.error_code, one.group_state, one.members, one.authorized_operations)
-                for one in wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, asked).groups
+                ("describe new", group.error_code, group.group_state, group.members, group.authorized_operations)
+                for group in wire.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, asked).groups
             }
             answers = wire.ask(ApiKey.DELETE_GROUPS, 2, {"groups_names": others}).results
             elsewhere |= {("delete", one.error_code) for one in answers}

@@ -37,8 +37,8 @@ def test_configs_without_effect_are_all_kafka_configs_that_a_broker_does_not_rea
     missing = SINCE_4_4 - kafka.keys()
     assert set(ours) - missing == kafka.keys() - BROKER_CONFIGS.keys()
     found: dict[str, Row] = {
-        name: (one.type.value, one.default_text() if one.has_default else None, one.update_mode.value)
-        for name, one in ours.items()
+        name: (our.type.value, our.default_text() if our.has_default else None, our.update_mode.value)
+        for name, our in ours.items()
         if name not in missing
     }
     expected = {name: kafka[name] for name in found}

@@ -62,7 +62,7 @@ def create(wire: KafkaWire, assignments: dict[str, list[int]]) -> None:
         for topic, ids in assignments.items()
     ]
     answer = wire.ask(ApiKey.CREATE_TOPICS, 7, {"topics": topics, "timeout": TIMEOUT_MS, "validate_only": False})
-    assert {one.error_code for one in answer.topics} == {ErrorCode.none}
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.none}
     for topic, ids in assignments.items():
         wait_until_in_sync(wire, topic, set(ids))
 
@@ -72,7 +72,7 @@ def reassign(wire: KafkaWire, targets: dict[str, list[int]]) -> None:
         {"name": topic, "partitions": [{"partition_index": 0, "replicas": ids}]} for topic, ids in targets.items()
     ]
     answer = wire.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"timeout": TIMEOUT_MS, "topics": topics})
-    assert {one.error_code for topic in answer.responses for one in topic.partitions} == {ErrorCode.none}
+    assert {partition.error_code for topic in answer.responses for partition in topic.partitions} == {ErrorCode.none}
 
 
 def wait_until_in_sync(wire: KafkaWire, topic: str, replicas: set[int]) -> None:

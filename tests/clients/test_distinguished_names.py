@@ -52,7 +52,7 @@ def test_distinguished_names_are_written_as_java_writes_them() -> None:
 
     run = subprocess.run(
         java_programs.command("klamm.DistinguishedNames"),
-        input="".join(f"{each.hex()}\n" for each in names),
+        input="".join(f"{name.hex()}\n" for name in names),
         capture_output=True,
         text=True,
         timeout=300,
@@ -61,7 +61,7 @@ def test_distinguished_names_are_written_as_java_writes_them() -> None:
 
     answers = run.stdout.splitlines()
     assert len(answers) == NAMES
-    compared = [(each, text) for each, text in zip(names, answers, strict=True) if text != "refused"]
+    compared = [(name, text) for name, text in zip(names, answers, strict=True) if text != "refused"]
     assert len(compared) > 0.8 * NAMES
     for encoded, expected in compared:
         assert java_text(encoded) == bytes.fromhex(expected).decode(), encoded.hex()

@@ -126,7 +126,7 @@ def test_a_group_can_be_described_after_brokers_die_and_restart(cluster: Any, na
             rounds_to_describe(cluster.bootstrap, group)
     with KafkaWire(cluster.bootstrap) as wire:
         brokers = wire.ask(ApiKey.METADATA, 12, {"topics": [], **scenarios.NO_FLAGS}).brokers
-    assert {one.node_id for one in brokers} == {1, 2, 3}
+    assert {broker.node_id for broker in brokers} == {1, 2, 3}
 
 
 @pytest.fixture

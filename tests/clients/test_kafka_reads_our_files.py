@@ -200,7 +200,7 @@ def ask(admin: Admin, aborted: dict[TopicPartition, set[int]], records: dict[Top
         offsets=admin.list_group_offsets(GROUP),
         transactions=admin.describe_transactions([OPEN, DONE, PART]),
         producers=admin.describe_producers(PARTITIONS),
-        end_offsets={tp: one.offset for tp, one in ends.items()},
+        end_offsets={tp: end.offset for tp, end in ends.items()},
         stable_offsets={tp: one.offset for tp, one in stable.items()},
         aborted=aborted,
         records=records,
@@ -229,7 +229,7 @@ def test_kafkas_broker_opens_klamms_logs_with_the_same_offsets_epochs_and_produc
         assert log["last_stable_offset"] == answers.stable_offsets[tp]
         assert log["epochs"] in ([[0, 0]], [[0, 0], [1, answers.end_offsets[tp]]])
         assert {first for _, first, _ in log["aborted"]} == answers.aborted[tp]
-        assert producers_of(log["producers"]) == {facts(one) for one in answers.producers[tp]}
+        assert producers_of(log["producers"]) == {facts(producer) for producer in answers.producers[tp]}
     assert len(log["segments"]) > 1, "nothing was rolled"
     assert answers.stable_offsets[TopicPartition(DATA, 1)] < answers.end_offsets[TopicPartition(DATA, 1)]
 
@@ -319,7 +319,7 @@ def test_kafkas_dump_tool_reads_the_producer_snapshots(disk: Disk) -> None:
         latest = max((disk.stopped / str(tp)).glob("*.snapshot"))
         assert int(latest.stem) == disk.answers.end_offsets[tp]
         found = [_snapshot_facts(line) for line in dump([latest]) if line.startswith("producerId")]
-        assert set(found) == {facts(one) for one in disk.answers.producers[tp]}
+        assert set(found) == {facts(producer) for producer in disk.answers.producers[tp]}
         assert len(found) == len(set(found))
 
 
@@ -374,8 +374,8 @@ def test_kafkas_dump_tool_reads_the_stored_groups_and_offsets(disk: Disk) -> Non
     assert _partitions(theirs["assignment"]["assignedPartitions"], "partitions") == set(ours.assignment)
     offsets = {TopicPartition(*key[1:]): value for key, value in stored.items() if key[0] == GROUP and len(key) == 3}
     assert {
-        tp: OffsetAndMetadata(one["offset"], metadata=one["metadata"], leader_epoch=one["leaderEpoch"])
-        for tp, one in offsets.items()
+        tp: OffsetAndMetadata(offset["offset"], metadata=offset["metadata"], leader_epoch=offset["leaderEpoch"])
+        for tp, offset in offsets.items()
     } == answers.offsets
     assert answers.offsets[TopicPartition(DATA, 0)].metadata == "in a transaction"
 
@@ -399,4 +399,4 @@ def test_kafkas_dump_tool_reads_the_stored_transactions(disk: Disk) -> None:
 
 
 def _partitions(topics: list[dict[str, Any]], field: str) -> set[TopicPartition]:
-    return {TopicPartition(one["topic"], number) for one in topics for number in one[field]}
+    return {TopicPartition(topic["topic"], number) for topic in topics for number in topic[field]}

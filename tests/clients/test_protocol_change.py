@@ -50,10 +50,10 @@ class Member:
         self._consumer.close()
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.owned |= {one.partition for one in partitions}
+        self.owned |= {partition.partition for partition in partitions}
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self.owned -= {one.partition for one in partitions}
+        self.owned -= {partition.partition for partition in partitions}
 
     def _work(self) -> None:
         while not self._stopping.is_set():

@@ -66,7 +66,10 @@ def test_keys_are_counted_exactly_once_over_a_crash(
     def is_committed() -> bool:
         application.check()
         (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)]).values()
-        offsets = {each.partition: each.offset for each in future.result(patience()).topic_partitions}
+        offsets = {
+            topic_partition.partition: topic_partition.offset
+            for topic_partition in future.result(patience()).topic_partitions
+        }
         return offsets == {
             partition: reader.get_watermark_offsets(TopicPartition(source, partition), patience())[1]
             for partition in range(SOURCE_PARTITIONS)

@@ -47,10 +47,10 @@ def quotas(bootstrap: str) -> Quotas:
 def quotas_by(wire: KafkaWire) -> Quotas:
     answer = wire.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, {"components": [], "strict": False})
     return {
-        frozenset((part.entity_type, part.entity_name) for part in one.entity): {
-            value.key: value.value for value in one.values
+        frozenset((part.entity_type, part.entity_name) for part in entry.entity): {
+            value.key: value.value for value in entry.values
         }
-        for one in answer.entries
+        for entry in answer.entries
     }
 
 

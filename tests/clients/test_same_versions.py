@@ -222,7 +222,7 @@ def test_apache_kafka_announces_the_version_ranges_of_the_protocol_table(apache_
     with KafkaWire(apache_kafka.bootstrap) as wire:
         asked = {"client_software_name": "test", "client_software_version": "1"}
         answer = wire.ask(ApiKey.API_VERSIONS, 4, asked)
-    named = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    named = {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in answer.api_keys}
     said = {row.key: row.kafka for row in protocol_table.rows() if row.key not in TELEMETRY}
     assert named == {**said, ApiKey.PRODUCE: (0, said[ApiKey.PRODUCE][1])}
 

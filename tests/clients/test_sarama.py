@@ -187,7 +187,10 @@ def printed_places(lines: list[dict[str, Any]]) -> set[tuple[int, int, str]]:
 def committed_offsets(bootstrap: str, group: str) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    return {each.partition: each.offset for each in future.result(patience()).topic_partitions}
+    return {
+        topic_partition.partition: topic_partition.offset
+        for topic_partition in future.result(patience()).topic_partitions
+    }
 
 
 def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:

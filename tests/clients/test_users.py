@@ -40,7 +40,9 @@ def credentials(bootstrap: str) -> dict[str, dict[int, int]]:
     """Iterations by user and mechanism."""
     with KafkaWire(bootstrap) as wire:
         answer = wire.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": None})
-    return {one.user: {info.mechanism: info.iterations for info in one.credential_infos} for one in answer.results}
+    return {
+        result.user: {info.mechanism: info.iterations for info in result.credential_infos} for result in answer.results
+    }
 
 
 @pytest.fixture
@@ -84,6 +86,6 @@ def test_confluent_adds_and_describes_a_scram_user(bootstrap: str, no_users: Non
     for answer in client.alter_user_scram_credentials([upsertion]).values():
         answer.result(TIMEOUT_S)
     described = client.describe_user_scram_credentials(["carol"])["carol"].result(TIMEOUT_S)
-    assert [(one.mechanism, one.iterations) for one in described.scram_credential_infos] == [
-        (confluent.ScramMechanism.SCRAM_SHA_512, 5000)
-    ]
+    assert [
+        (credential_info.mechanism, credential_info.iterations) for credential_info in described.scram_credential_infos
+    ] == [(confluent.ScramMechanism.SCRAM_SHA_512, 5000)]

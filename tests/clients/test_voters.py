@@ -45,14 +45,18 @@ def quorum(wire: KafkaWire) -> Any:
 
 
 def voter_ids(wire: KafkaWire) -> set[int]:
-    return {one.replica_id for one in quorum(wire).topics[0].partitions[0].current_voters}
+    return {current_voter.replica_id for current_voter in quorum(wire).topics[0].partitions[0].current_voters}
 
 
 def test_a_voter_leaves_and_comes_back(bootstrap: str) -> None:
     with KafkaWire(bootstrap) as wire:
         before = quorum(wire)
         partition = before.topics[0].partitions[0]
-        leaving = next(one for one in partition.current_voters if one.replica_id != partition.leader_id)
+        leaving = next(
+            current_voter
+            for current_voter in partition.current_voters
+            if current_voter.replica_id != partition.leader_id
+        )
         node = next(one for one in before.nodes if one.node_id == leaving.replica_id)
         assert len(voter_ids(wire)) == 3
         voter = {
@@ -62,9 +66,13 @@ def test_a_voter_leaves_and_comes_back(bootstrap: str) -> None:
         }
         gone = wire.ask(ApiKey.REMOVE_RAFT_VOTER, 0, voter)
         assert (gone.error_code, gone.error_message) == (ErrorCode.none, None)
-        assert voter_ids(wire) == {one.replica_id for one in partition.current_voters} - {leaving.replica_id}
+        assert voter_ids(wire) == {current_voter.replica_id for current_voter in partition.current_voters} - {
+            leaving.replica_id
+        }
         assert wire.ask(ApiKey.REMOVE_RAFT_VOTER, 0, voter).error_code == ErrorCode.voter_not_found
-        listeners = [{"name": one.name, "host": one.host, "port": one.port} for one in node.listeners]
+        listeners = [
+            {"name": listener.name, "host": listener.host, "port": listener.port} for listener in node.listeners
+        ]
         asked = {**voter, "timeout": TIMEOUT_MS, "listeners": listeners, "ack_when_committed": True}
         deadline_s = time.monotonic() + TIMEOUT_S
         # The leader must first know the replica as an observer that has caught up.

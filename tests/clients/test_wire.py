@@ -33,7 +33,7 @@ def topic(wire: KafkaWire, name: str) -> str:
     }
     answer = wire.ask(ApiKey.CREATE_TOPICS, 7, {"topics": [wanted], "timeout": TIMEOUT_MS, "validate_only": False})
     assert [(one.error_code, one.num_partitions) for one in answer.topics] == [(ErrorCode.none, 3)]
-    assert {one.name: one.value for one in answer.topics[0].configs}["cleanup.policy"] == "delete"
+    assert {config.name: config.value for config in answer.topics[0].configs}["cleanup.policy"] == "delete"
     wait_until(lambda: led_by(wire, name) == {0: 1, 1: 1, 2: 1})
     return name
 
@@ -55,7 +55,11 @@ def own_configs(wire: KafkaWire, name: str) -> dict[str, str]:
         {"resources": [resource], "include_synonyms": False, "include_documentation": False},
     )
     dynamic_topic_config = 1
-    return {one.name: one.value for one in answer.results[0].configs if one.config_source == dynamic_topic_config}
+    return {
+        config.name: config.value
+        for config in answer.results[0].configs
+        if config.config_source == dynamic_topic_config
+    }
 
 
 @pytest.mark.parametrize("version", ends(ApiKey.ALTER_CONFIGS))
@@ -87,7 +91,7 @@ def test_configs_without_a_value_are_refused_one_resource_at_a_time(wire: KafkaW
 
     def alter(*resources):
         answer = wire.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, {"resources": resources, "validate_only": False})
-        return [(one.resource_name, one.error_code) for one in answer.responses]
+        return [(response.resource_name, response.error_code) for response in answer.responses]
 
     assert alter(
         resource("no-such-topic", set_, None), resource(topic, set_, "60000"), resource("no-such-topic", set_, "1")
@@ -105,7 +109,10 @@ def test_list_config_resources_lists_brokers_and_topics_by_type(wire: KafkaWire,
     def listed(*kinds: int):
         answer = wire.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": kinds})
         assert answer.error_code == ErrorCode.none
-        return {(one.resource_type, one.resource_name) for one in answer.config_resources}
+        return {
+            (config_resource.resource_type, config_resource.resource_name)
+            for config_resource in answer.config_resources
+        }
 
     assert listed(BROKER) == {(BROKER, "1"), (BROKER, "2"), (BROKER, "3")}
     assert (TOPIC, topic) in listed(TOPIC)
@@ -126,7 +133,7 @@ def test_partitions_move_and_leaders_are_elected(wire: KafkaWire, topic: str, ve
             {"timeout": TIMEOUT_MS, "topics": [{"name": topic, "partitions": partitions}]},
         )
         assert answer.error_code == ErrorCode.none
-        return {one.partition_index: one.error_code for one in answer.responses[0].partitions}
+        return {partition.partition_index: partition.error_code for partition in answer.responses[0].partitions}
 
     assert reassign(p0=[3, 1], p1=None, p7=[1]) == {
         0: ErrorCode.none,
@@ -141,7 +148,11 @@ def test_partitions_move_and_leaders_are_elected(wire: KafkaWire, topic: str, ve
             {"timeout": TIMEOUT_MS, "topics": [{"name": topic, "partition_indexes": [0, 1]}]},
         )
         assert answer.error_code == ErrorCode.none
-        return [(one.partition_index, one.adding_replicas) for found in answer.topics for one in found.partitions]
+        return [
+            (partition.partition_index, partition.adding_replicas)
+            for found in answer.topics
+            for partition in found.partitions
+        ]
 
     assert ongoing() in ([], [(0, (3,))])
     wait_until(lambda: not ongoing() and set(described(wire, topic)[0].replica_nodes) == {1, 3})
@@ -167,7 +178,7 @@ def test_describe_log_dirs_lists_the_requested_replicas(
 ) -> None:
     def described_dirs(topics):
         answer = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics})
-        assert {one.error_code for one in answer.results} == {ErrorCode.none}
+        assert {result.error_code for result in answer.results} == {ErrorCode.none}
         return answer.results
 
     def replicas(topics):
@@ -184,7 +195,9 @@ def test_describe_log_dirs_lists_the_requested_replicas(
     assert replicas([{"topic": topic, "partitions": []}]) == set()
     assert replicas([]) == set()
     if version >= 4:
-        assert all(0 < one.usable_bytes <= one.total_bytes for one in described_dirs(None))
+        assert all(
+            0 < described_dir.usable_bytes <= described_dir.total_bytes for described_dir in described_dirs(None)
+        )
 
 
 @pytest.mark.parametrize("version", ends(ApiKey.ALTER_REPLICA_LOG_DIRS))
@@ -202,7 +215,9 @@ def test_alter_replica_log_dirs_accepts_the_current_directory_and_refuses_an_unk
             ]
         },
     )
-    codes = {one.partition_index: one.error_code for found in answer.results for one in found.partitions}
+    codes = {
+        partition.partition_index: partition.error_code for found in answer.results for partition in found.partitions
+    }
     assert codes == {0: ErrorCode.none, 1: ErrorCode.log_dir_not_found}
 
 
@@ -211,12 +226,12 @@ def test_describe_quorum_lists_controllers_as_voters_and_brokers_as_observers(wi
     answer = wire.ask(ApiKey.DESCRIBE_QUORUM, version, {"topics": METADATA_QUORUM})
     assert answer.error_code == ErrorCode.none
     partition = answer.topics[0].partitions[0]
-    voters = {one.replica_id: one for one in partition.current_voters}
+    voters = {current_voter.replica_id: current_voter for current_voter in partition.current_voters}
     assert partition.leader_id in voters
     assert 0 < partition.high_watermark <= voters[partition.leader_id].log_end_offset
-    assert {one.replica_id for one in partition.observers} >= {1, 2, 3}
+    assert {observer.replica_id for observer in partition.observers} >= {1, 2, 3}
     if version >= 2:
-        assert {one.node_id for one in answer.nodes} == voters.keys()
+        assert {node.node_id for node in answer.nodes} == voters.keys()
         assert voters[partition.leader_id].replica_directory_id is not None
     other = wire.ask(
         ApiKey.DESCRIBE_QUORUM, version, {"topics": [{"topic_name": "x", "partitions": [{"partition_index": 0}]}]}
@@ -232,7 +247,7 @@ def test_describe_cluster_lists_brokers_and_refuses_other_endpoint_types(wire: K
 
     answer = describe(include_fenced_brokers=True)
     assert answer.error_code == ErrorCode.none
-    assert [one.broker_id for one in answer.brokers] == [1, 2, 3]
+    assert [broker.broker_id for broker in answer.brokers] == [1, 2, 3]
     assert answer.controller_id in (1, 2, 3)
     if version >= 1:
         assert describe(endpoint_type=2, include_fenced_brokers=False).error_code == ErrorCode.mismatched_endpoint_type
@@ -265,7 +280,7 @@ def test_describe_producers_of_an_unknown_topic_is_refused_by_every_broker(boots
         with KafkaWire(address) as wire:
             asked = {"topics": [{"name": name, "partition_indexes": [0]}]}
             answer = wire.ask(ApiKey.DESCRIBE_PRODUCERS, 0, asked)
-            codes |= {one.error_code for found in answer.topics for one in found.partitions}
+            codes |= {partition.error_code for found in answer.topics for partition in found.partitions}
     assert codes == {ErrorCode.unknown_topic_or_partition}
 
 
@@ -289,13 +304,13 @@ def test_acls_are_disabled_and_scram_users_are_unknown_without_security(wire: Ka
     for version in ends(ApiKey.DESCRIBE_ACLS):
         assert wire.ask(ApiKey.DESCRIBE_ACLS, version, anything).error_code == ErrorCode.security_disabled
         created = wire.ask(ApiKey.CREATE_ACLS, version, {"creations": [creation] * 2})
-        assert [one.error_code for one in created.results] == [ErrorCode.security_disabled] * 2
+        assert [result.error_code for result in created.results] == [ErrorCode.security_disabled] * 2
         deleted = wire.ask(ApiKey.DELETE_ACLS, version, {"filters": [anything]})
-        assert [one.error_code for one in deleted.filter_results] == [ErrorCode.security_disabled]
+        assert [filter_result.error_code for filter_result in deleted.filter_results] == [ErrorCode.security_disabled]
     everybody = wire.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": None})
     assert (everybody.error_code, everybody.results) == (ErrorCode.none, ())
     somebody = wire.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": [{"name": "a"}]})
-    assert [(one.user, one.error_code) for one in somebody.results] == [("a", ErrorCode.resource_not_found)]
+    assert [(result.user, result.error_code) for result in somebody.results] == [("a", ErrorCode.resource_not_found)]
 
 
 def test_a_feature_update_and_the_unregistration_of_an_unknown_broker_are_refused(wire: KafkaWire) -> None:
@@ -354,13 +369,17 @@ def test_each_group_and_transaction_is_listed_and_described_by_one_broker_only(b
     for address in bootstrap.split(","):
         with KafkaWire(address) as wire:
             groups = wire.ask(ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}).groups
-            listed += [("group", one.group_id, address) for one in groups if one.group_id in keys]
+            listed += [("group", group.group_id, address) for group in groups if group.group_id in keys]
             filters = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
             transactions = wire.ask(ApiKey.LIST_TRANSACTIONS, 1, filters).transaction_states
-            listed += [("id", one.transactional_id, address) for one in transactions if one.transactional_id in keys]
+            listed += [
+                ("id", transaction.transactional_id, address)
+                for transaction in transactions
+                if transaction.transactional_id in keys
+            ]
             asked = {"groups": keys, "include_authorized_operations": False}
             groups = wire.ask(ApiKey.DESCRIBE_GROUPS, 5, asked).groups
-            described += [(one.group_id, address, one.error_code) for one in groups]
+            described += [(group.group_id, address, group.error_code) for group in groups]
     expected = [("group", key, group) for key, (group, _) in named.items()]
     expected += [("id", key, coordinator) for key, (_, coordinator) in named.items()]
     assert sorted(listed) == sorted(expected)
@@ -466,4 +485,4 @@ def test_a_topic_that_a_metadata_request_creates_is_in_its_answer(bootstrap: str
         asked = {"allow_auto_topic_creation": True, "include_topic_authorized_operations": False}
         with KafkaWire(address) as wire:
             answer = wire.ask(ApiKey.METADATA, 12, {"topics": topics, **asked})
-        assert [(one.error_code, len(one.partitions)) for one in answer.topics] == [(ErrorCode.none, 1)] * 3
+        assert [(topic.error_code, len(topic.partitions)) for topic in answer.topics] == [(ErrorCode.none, 1)] * 3

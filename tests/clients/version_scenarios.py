@@ -123,8 +123,8 @@ def fetch(version: int) -> Scenario:
             "rack_id": "",
         }
         answer = wire.ask(ApiKey.FETCH, version, asked)
-        assert {one.topic_id for one in answer.responses} == {topic_id, UNKNOWN}
-        parts = {one.topic_id == topic_id: one.partitions[0] for one in answer.responses}
+        assert {response.topic_id for response in answer.responses} == {topic_id, UNKNOWN}
+        parts = {response.topic_id == topic_id: response.partitions[0] for response in answer.responses}
         return [
             (code(answer), answer.session_id),
             *(
@@ -150,7 +150,9 @@ def list_offsets(version: int) -> Scenario:
         produce(wire, 13, create_topic(wire, name, configs=KEPT))
 
         def ask(*timestamps: int, topic: str = name) -> Any:
-            parts = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": one} for one in timestamps]
+            parts = [
+                {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp} for timestamp in timestamps
+            ]
             asked = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": parts}]}
             answer = wire.ask(ApiKey.LIST_OFFSETS, version, {**asked, "timeout": TIMEOUT_MS})
             found = [part for one in answer.topics for part in one.partitions]
@@ -180,7 +182,7 @@ def metadata(version: int) -> Scenario:
         asked += [{"name": f"{name}-gone", "topic_id": None}] if version >= 4 else []
         answer = wire.ask(ApiKey.METADATA, version, {"topics": asked, **flags})
         everything = wire.ask(ApiKey.METADATA, version, {"topics": None if version else [], **flags})
-        assert name in {one.name for one in everything.topics}
+        assert name in {topic.name for topic in everything.topics}
         nobody = wire.ask(ApiKey.METADATA, version, {"topics": [], **flags}).topics if version else ()
         (broker,) = answer.brokers
         return (
@@ -188,15 +190,15 @@ def metadata(version: int) -> Scenario:
             bool(getattr(answer, "cluster_id", "-")),
             getattr(answer, "error_code", "-"),
             {
-                one.name.removeprefix(name): (
-                    one.error_code,
-                    getattr(one, "is_internal", "-"),
+                topic.name.removeprefix(name): (
+                    topic.error_code,
+                    getattr(topic, "is_internal", "-"),
                     sorted(
                         (part.error_code, part.partition_index, part.leader_id, part.replica_nodes, part.isr_nodes)
-                        for part in one.partitions
+                        for part in topic.partitions
                     ),
                 )
-                for one in answer.topics
+                for topic in answer.topics
             },
         )
 
@@ -215,9 +217,9 @@ def log_dirs(wire: KafkaWire, name: str) -> Any:
         assert time.monotonic() < deadline_s, answer
         time.sleep(0.05)
     parts = [
-        (one.partition_index, one.partition_size, one.offset_lag, one.is_future_key)
+        (partition.partition_index, partition.partition_size, partition.offset_lag, partition.is_future_key)
         for topic in log_dir.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     assert 0 < log_dir.usable_bytes <= log_dir.total_bytes
     return code(answer), log_dir.error_code, log_dir.is_cordoned, parts
@@ -243,9 +245,9 @@ def offsets_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
         }
         answer = settled(
             lambda: wire.ask(ApiKey.OFFSET_COMMIT, 10, asked),
-            lambda answer: max(one.partitions[0].error_code for one in answer.topics if one.topic_id == ids[0]),
+            lambda answer: max(topic.partitions[0].error_code for topic in answer.topics if topic.topic_id == ids[0]),
         )
-        return sorted((ids.index(one.topic_id), one.partitions[0].error_code) for one in answer.topics)
+        return sorted((ids.index(topic.topic_id), topic.partitions[0].error_code) for topic in answer.topics)
 
     def fetched(*ids: uuid.UUID | None, everything: bool = False) -> Any:
         topics = None if everything else [{"topic_id": one, "partition_indexes": [0, 1]} for one in ids]
@@ -256,15 +258,15 @@ def offsets_by_id(wire: KafkaWire, name: str) -> dict[str, Any]:
         ).groups
         return code(found), sorted(
             (
-                (topic_id, UNKNOWN, None).index(one.topic_id),
+                (topic_id, UNKNOWN, None).index(topic.topic_id),
                 part.partition_index,
                 part.committed_offset,
                 part.committed_leader_epoch,
                 part.metadata,
                 part.error_code,
             )
-            for one in found.topics
-            for part in one.partitions
+            for topic in found.topics
+            for part in topic.partitions
         )
 
     return {
@@ -291,7 +293,7 @@ def join_group(version: int) -> Scenario:
             "protocols": [{"name": "range", "metadata": b"m"}],
         }
         answer = settled(lambda: wire.ask(ApiKey.JOIN_GROUP, version, asked))
-        members = [(one.member_id == answer.member_id, one.metadata) for one in answer.members]
+        members = [(member.member_id == answer.member_id, member.metadata) for member in answer.members]
         return code(answer), answer.generation_id, answer.protocol_name, answer.leader == answer.member_id, members
 
     return scenario
@@ -374,7 +376,7 @@ def open_topics(wire: KafkaWire, name: str) -> list[str]:
     """The topics of an open transaction."""
     asked = {"transactional_ids": [name]}
     answer = settled(lambda: wire.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, asked).transaction_states[0])
-    return sorted(one.topic.removeprefix(name) for one in answer.topics)
+    return sorted(topic.topic.removeprefix(name) for topic in answer.topics)
 
 
 def second_protocol(wire: KafkaWire, name: str) -> dict[str, Any]:
@@ -505,7 +507,7 @@ def listed_transactions(wire: KafkaWire, name: str) -> dict[str, Any]:
             "transactional_id_pattern": pattern,
         }
         answer = settled(lambda: wire.ask(ApiKey.LIST_TRANSACTIONS, 2, asked))
-        ids = sorted(one.transactional_id for one in answer.transaction_states)
+        ids = sorted(transaction_state.transactional_id for transaction_state in answer.transaction_states)
         mine = [one.removeprefix(name) for one in ids if one.startswith(name)]
         return code(answer), mine, answer.unknown_state_filters
 
@@ -536,7 +538,7 @@ def markers(version: int) -> Scenario:
                 "transaction_result": False,
                 "coordinator_epoch": coordinator_epoch,
                 "transaction_version": 0,
-                "topics": [{"name": one, "partition_indexes": [number]} for one, number in topics],
+                "topics": [{"name": topic, "partition_indexes": [number]} for topic, number in topics],
             }
             answer = wire.ask(ApiKey.WRITE_TXN_MARKERS, version, {"markers": [marker] if topics else []})
             return sorted(
@@ -576,11 +578,22 @@ def features(version: int) -> Scenario:
     def scenario(wire: KafkaWire, name: str) -> Any:
         asked = {"client_software_name": "test", "client_software_version": "1"}
         answer = wire.ask(ApiKey.API_VERSIONS, version, asked)
-        levels = {one.name: (one.min_version_level, one.max_version_level) for one in answer.finalized_features}
+        levels = {
+            finalized_feature.name: (finalized_feature.min_version_level, finalized_feature.max_version_level)
+            for finalized_feature in answer.finalized_features
+        }
         assert answer.finalized_features_epoch >= 0
         # Before version 4 Kafka does not name those that can be 0; Klamm's cannot.
-        supported = {one.name: one.max_version for one in answer.supported_features if version >= 4}
-        return code(answer), {one: levels[one] for one in LEVELS}, {one: supported.get(one) for one in LEVELS}
+        supported = {
+            supported_feature.name: supported_feature.max_version
+            for supported_feature in answer.supported_features
+            if version >= 4
+        }
+        return (
+            code(answer),
+            {level: levels[level] for level in LEVELS},
+            {level: supported.get(level) for level in LEVELS},
+        )
 
     return scenario
 

@@ -154,7 +154,7 @@ class Checks:
             records = pure_rows(section)
             is_added = rows.add(section._replace(data=exact(section.data)), start, end)
             assert is_added == (records is not None), (is_added, records)
-            expected += [(each, section) for each in records or () if start <= each.offset < end]
+            expected += [(record, section) for record in records or () if start <= record.offset < end]
             assert rows.row_count == len(expected)
         if rng.random() < 0.5:
             rows.shrink()
@@ -257,9 +257,7 @@ def pure_rows(section: RecordSection) -> list[Record] | None:
 def check_same_rows(rows: Sequence[Any] | None, expected: list[Record] | None, first_offset: int) -> None:
     if expected and expected[0].offset < first_offset:
         expected = [record for record in expected if record.offset >= first_offset]
-    made = (
-        None if rows is None else [(each.offset, each.timestamp, each.key, each.value, each.headers) for each in rows]
-    )
+    made = None if rows is None else [(row.offset, row.timestamp, row.key, row.value, row.headers) for row in rows]
     assert made == expected, (made, expected)
 
 
@@ -320,7 +318,7 @@ def check_same_columns(rows: Any, expected: list[tuple[Record, RecordSection]]) 
         pairs = list(zip(contents(rows.header_names), contents(rows.header_values), strict=True))
         ends = integers(rows.header_ends, "i")
         made = [pairs[begin:end] for begin, end in itertools.pairwise(ends)]
-        assert made == [[(name.encode(), each) for name, each in record.headers] for record in records], made
+        assert made == [[(name.encode(), header) for name, header in record.headers] for record in records], made
 
 
 def column(rng: random.Random, items: list[bytes | None]) -> Any:

@@ -122,7 +122,7 @@ def plausible(schema: type) -> dict[str, Any]:
 
 
 def plausible_value(name: str, hint: Any) -> Any:
-    arguments = [each for each in typing.get_args(hint) if each not in (type(None), Ellipsis)]
+    arguments = [argument for argument in typing.get_args(hint) if argument not in (type(None), Ellipsis)]
     if typing.get_origin(hint) is tuple:
         return (plausible_value(name, arguments[0]),)
     if arguments:
@@ -165,7 +165,7 @@ async def started_listener(directory: pathlib.Path) -> AsyncIterator[KafkaListen
             await controller.create_topic(name, 2)
         await until(lambda: len(server._replicas) == 6)
         try:
-            (listener,) = server._kafka._doors.values()
+            (listener,) = server._kafka._by_name.values()
             yield listener
         finally:
             await server.stop()

@@ -106,7 +106,8 @@ class ApacheKafka:
         config = self._config_path(node_id)
         config.write_text("".join(f"{name}={value}\n" for name, value in self._all_settings(node_id).items()))
         voters = ",".join(
-            f"{each}@{address}:{_directory_id(each)}" for each, address in enumerate(self._controllers, start=1)
+            f"{controller}@{address}:{_directory_id(controller)}"
+            for controller, address in enumerate(self._controllers, start=1)
         )
         options = ["--cluster-id", CLUSTER_ID, "--config", str(config), "--initial-controllers", voters]
         return self._run(node_id, "kafka.tools.StorageTool", "format", *options)

@@ -78,6 +78,6 @@ def short(event: Mapping[str, Any]) -> tuple[object, ...]:
         event["status_id"] == 1,
         f"{user['type']}:{user['name']}",
         event.get("api", {}).get("operation", ""),
-        *(one["name"] for one in resources),
+        *(resource["name"] for resource in resources),
         event["count"],
     )

@@ -110,7 +110,7 @@ class AuthorizedCluster:
         return KafkaWire(self.bootstrap, tls=context)
 
     def logs(self) -> str:
-        paths = [one.log_path for one in self.processes if one.log_path.exists()]
+        paths = [process.log_path for process in self.processes if process.log_path.exists()]
         return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in paths)
 
     def _server(self, kind: str, listeners: str, settings: Mapping[str, str]) -> ServerProcess:

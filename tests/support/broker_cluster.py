@@ -111,7 +111,7 @@ class BrokerCluster:
     def logs(self) -> str:
         """Returns the last lines of all logs."""
         processes = [self.controller, *self.brokers.values()]
-        return "\n".join(f"== {one.log_path.name}\n{one.log_path.read_text()[-4000:]}" for one in processes)
+        return "\n".join(f"== {process.log_path.name}\n{process.log_path.read_text()[-4000:]}" for process in processes)
 
     def records(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
         """Returns all bytes that the replica's log has on disk."""
@@ -124,7 +124,7 @@ class BrokerCluster:
 
     def _segments(self, broker_id: int, topic: str, partition: int) -> list[pathlib.Path]:
         name = f"{topic}-{partition}"
-        return sorted(path for one in self.log_dirs(broker_id) for path in (one / name).glob("*.log"))
+        return sorted(path for log_dir in self.log_dirs(broker_id) for path in (log_dir / name).glob("*.log"))
 
 
 def read_metric(port: int, name: str, **labels: str) -> float:

@@ -46,12 +46,12 @@ class Quorum:
 
     def addresses(self) -> list[str]:
         """Returns the addresses of all controllers."""
-        return [each.address for each in self.controllers.values()]
+        return [controller.address for controller in self.controllers.values()]
 
     def joining(self, node_id: int) -> ServerProcess:
         """Returns an additional controller, not started. It asks the present controllers for the quorum, and follows
         it."""
-        servers = ",".join(each.address for each in self.controllers.values())
+        servers = ",".join(controller.address for controller in self.controllers.values())
         settings = {"controller.quorum.bootstrap.servers": servers}
         self.controllers[node_id] = self._controller(node_id, free_port(), settings)
         return self.controllers[node_id]
@@ -122,7 +122,9 @@ class Quorum:
         return None
 
     def _logs(self) -> str:
-        return "no leader: " + "\n".join(one.log_path.read_text()[-3000:] for one in self.controllers.values())
+        return "no leader: " + "\n".join(
+            controller.log_path.read_text()[-3000:] for controller in self.controllers.values()
+        )
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class _Interruption:
 @cache
 def _names(code: CodeType) -> dict[int, str]:
     """Returns the names of the instructions by their positions."""
-    return {one.offset: one.opname for one in dis.get_instructions(code)}
+    return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
 
 
 @cache

@@ -175,7 +175,7 @@ def _case(
 def _named(fields: Any) -> Any:
     """Returns the fields of a request with the names of a group and a transactional id for that of the topic."""
     if isinstance(fields, list):
-        return [_named(each) for each in fields]
+        return [_named(field) for field in fields]
     if not isinstance(fields, dict):
         return fields
     named = {name: _named(value) for name, value in fields.items()}

@@ -200,7 +200,7 @@ def _another(item: Any, number: int) -> Any:
 def _count(fields: Fields) -> int:
     """Returns the number of items of all arrays together."""
     arrays = [value for value in fields.values() if isinstance(value, list)]
-    return sum(len(one) + sum(_count(item) for item in one if isinstance(item, dict)) for one in arrays)
+    return sum(len(array) + sum(_count(item) for item in array if isinstance(item, dict)) for array in arrays)
 
 
 def _frame(api_key: ApiKey, fields: Fields) -> bytes:

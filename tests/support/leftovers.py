@@ -80,7 +80,7 @@ def left_tasks() -> Iterator[list[str]]:
 
     def note_and_cancel(loop: asyncio.AbstractEventLoop) -> None:
         coroutines = [task.get_coro() for task in (*asyncio.all_tasks(loop), *tasks_of_clients(loop))]
-        left.extend(f"the task {one.__qualname__}" for one in coroutines if inspect.iscoroutine(one))
+        left.extend(f"the task {coroutine.__qualname__}" for coroutine in coroutines if inspect.iscoroutine(coroutine))
         cancel(loop)
 
     _RUNNERS._cancel_all_tasks = note_and_cancel

@@ -86,7 +86,7 @@ class _Configuration:
 
 def check_linearizable(name: str, operations: Iterable[Operation], model: Model) -> None:
     """Raises NotLinearizableError with the events that lead to the violation, or TooComplexError."""
-    history = sorted(operations, key=lambda each: each.invoked_s)
+    history = sorted(operations, key=lambda operation: operation.invoked_s)
     invocations = [(each.invoked_s, 0, number) for number, each in enumerate(history)]
     returns = [(each.returned_s, 1, number) for number, each in enumerate(history) if each.returned_s != NEVER]
     under_way: dict[int, Operation] = {}

@@ -158,8 +158,8 @@ class ServedStream:
 
     def cancel(self) -> None:
         self.cancelled = True
-        for each in self._callbacks:
-            each(self)
+        for callback in self._callbacks:
+            callback(self)
 
     def _check(self) -> None:
         if self._used not in self._server.sessions:

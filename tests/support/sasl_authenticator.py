@@ -65,10 +65,10 @@ class World:
         }
         self.logins = Logins({"SASL": ListenerSaslSettings.parse(given)}, SystemClock(), auditor)
         self.logins.on_image(image(alice="wonderland", bob="builder"))
-        self.room = HandshakeLimit(unauthenticated_max)
+        self.limit = HandshakeLimit(unauthenticated_max)
         at = self.logins.at("SASL")
         assert at is not None
-        self.sasl = SaslClients(at, self.room, SystemClock())
+        self.sasl = SaslClients(at, self.limit, SystemClock())
 
     @contextlib.asynccontextmanager
     async def opened(
@@ -79,15 +79,15 @@ class World:
         quotas: ClientQuotas | None = None,
     ) -> AsyncIterator[ServedListener]:
         if tls is not None:
-            tls.room = self.room
+            tls.limit = self.limit
         async with ServedListener(
             handle, connections_max=1_000, sasl=self.sasl, tls=tls, gate=gate, quotas=quotas
-        ) as authenticator:
+        ) as served:
             try:
-                yield authenticator
+                yield served
             finally:
                 await Client.close_all()
-        await until(lambda: len(self.room) == 0)
+        await until(lambda: len(self.limit) == 0)
         self.logins.close()
 
 

@@ -237,7 +237,7 @@ class ScriptedCluster:
         """Checks and stores the batches unless the next answer says otherwise."""
         answer = self.produce_answers.popleft() if self.produce_answers else self.usual_answer
         header, records = decode_framed(message, broker_pb2.ProduceHeader)
-        parts = split_records(records, [each.records_bytes for each in header.partitions])
+        parts = split_records(records, [partition.records_bytes for partition in header.partitions])
         if header.transactional_id:
             self.transaction_calls.append(("produce", header))
         self.produced.append(ProduceSeen(broker_id, header, [len(list(iter_headers(part))) for part in parts]))
@@ -256,7 +256,7 @@ class ScriptedCluster:
             self.on_drop()
             await context.abort(grpc.StatusCode.UNAVAILABLE, "dropped by the script")
         return broker_pb2.ProduceResponse(
-            partitions=[each for each in outcomes if header.acks or each.error_code],
+            partitions=[outcome for outcome in outcomes if header.acks or outcome.error_code],
             throttle_time_ms=answer.throttle_ms,
         )
 
@@ -386,11 +386,11 @@ class _ScriptedCoordinator:
             return coordinator_pb2.TxnOffsetCommitResponse(
                 partitions=[
                     common_pb2.PartitionResult(
-                        topic=each.topic,
-                        partition=each.partition,
-                        error_code=code if self._cluster.only_offset in (None, (each.topic, each.partition)) else 0,
+                        topic=offset.topic,
+                        partition=offset.partition,
+                        error_code=code if self._cluster.only_offset in (None, (offset.topic, offset.partition)) else 0,
                     )
-                    for each in request.offsets
+                    for offset in request.offsets
                 ]
             )
 

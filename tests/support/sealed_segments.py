@@ -100,7 +100,7 @@ def write_segment(directory: Path, sealed: SealedSegment, data: bytes | None = N
     segment = Segment(Disk(), str(directory), BASE_OFFSET, config=CONFIG, created_ms=0, roll_jitter_ms=0)
     segment.create()
     headers = [header for _, header in iter_headers(sealed.data)]
-    batches = [AppendedBatch(one.last_offset, one.max_timestamp_ms, one.size_bytes) for one in headers]
+    batches = [AppendedBatch(header.last_offset, header.max_timestamp_ms, header.size_bytes) for header in headers]
     segment.append([sealed.data], batches, len(sealed.data))
     segment.seal()
     segment.release()

@@ -87,7 +87,7 @@ def check_topic(bootstrap: str, topic: str, count: int) -> None:
         same = (record.timestamp, list(record.headers)) == (number, [("n", b"%d" % number)])
         require(same, f"record {number} of {topic} has other headers or another timestamp: {record}")
     check_values(by_key, count, story=topic)
-    require(all(len(each) == 1 for each in places.values()), f"a key of {topic} is in several partitions: {places}")
+    require(all(len(place) == 1 for place in places.values()), f"a key of {topic} is in several partitions: {places}")
 
 
 def copied_offsets(admin: Admin, topic: str) -> int:
@@ -95,8 +95,8 @@ def copied_offsets(admin: Admin, topic: str) -> int:
     topics = admin.list_topics()
     if topic not in topics:
         return 0
-    tps = [TopicPartition(topic, each.partition) for each in topics[topic].partitions]
-    return sum(each.offset for each in admin.list_offsets(dict.fromkeys(tps, LATEST_TIMESTAMP)).values())
+    tps = [TopicPartition(topic, partition.partition) for partition in topics[topic].partitions]
+    return sum(offset.offset for offset in admin.list_offsets(dict.fromkeys(tps, LATEST_TIMESTAMP)).values())
 
 
 def has_boundary(admin: Admin, source: str, target: str) -> bool:

@@ -35,7 +35,7 @@ class TlsWorld:
             lambda: context,
             PrincipalRules.parse(rules),
             timeout_ms=given.ssl_handshake_timeout_ms,
-            room=HandshakeLimit(handshakes_max),
+            limit=HandshakeLimit(handshakes_max),
         )
 
     def dialler(self, signed: SignedKey | None = None) -> ssl.SSLContext:

@@ -22,7 +22,7 @@ def read_topics(
     first open transaction."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         described = admin.describe_topics(topics)
-    tps = [TopicPartition(topic, each.partition) for topic in topics for each in described[topic].partitions]
+    tps = [TopicPartition(topic, partition.partition) for topic in topics for partition in described[topic].partitions]
     found: list[ConsumerRecord] = []
     with Consumer(bootstrap_servers=bootstrap, enable_auto_commit=False, isolation_level=isolation_level) as consumer:
         ends = _high_watermarks(bootstrap, tps) if past_open else consumer.end_offsets(tps)

@@ -59,8 +59,8 @@ class TransactionDriver:
         self.shares = unbounded() if shares is None else shares
         self.user = "User:alice"
         """The user that sends the requests."""
-        self.stock = ProducerIdPool()
-        self.stock.add(range(FIRST_ID, FIRST_ID + producer_ids))
+        self.producer_ids = ProducerIdPool()
+        self.producer_ids.add(range(FIRST_ID, FIRST_ID + producer_ids))
         self.now_ms = 0
         self.wall_offset_ms = WALL_START_MS
         self.replies: dict[int, Reply] = {}
@@ -89,7 +89,9 @@ class TransactionDriver:
         return self.rules.ids.values[transactional_id]
 
     def _new_shard(self) -> ShardRuntime[TransactionRules]:
-        return ShardRuntime(TransactionRules(self.settings, self.stock, self.shares), self.settings, random.Random(1))
+        return ShardRuntime(
+            TransactionRules(self.settings, self.producer_ids, self.shares), self.settings, random.Random(1)
+        )
 
     # Time, the log and the partitions
 

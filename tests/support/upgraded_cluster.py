@@ -94,9 +94,9 @@ class UpgradedCluster:
         """Returns the settings of a client of the gRPC API at that step."""
         brokers = [node for node in self.nodes if node.kind == "broker"]
         if step < Step.CLOSED:
-            return {"bootstrap.servers": ",".join(f"{HOST}:{one.plain}" for one in brokers)}
+            return {"bootstrap.servers": ",".join(f"{HOST}:{broker.plain}" for broker in brokers)}
         return {
-            "bootstrap.servers": ",".join(f"{HOST}:{one.clients}" for one in brokers),
+            "bootstrap.servers": ",".join(f"{HOST}:{broker.clients}" for broker in brokers),
             "security.protocol": "SASL_SSL",
             "ssl.truststore.location": str(self._trusted),
             "sasl.mechanism": "SCRAM-SHA-512",
@@ -108,9 +108,9 @@ class UpgradedCluster:
         """Returns librdkafka's settings at that step."""
         brokers = [node for node in self.nodes if node.kind == "broker"]
         if step < Step.CLOSED:
-            return {"bootstrap.servers": ",".join(f"{HOST}:{one.kafka_plain}" for one in brokers)}
+            return {"bootstrap.servers": ",".join(f"{HOST}:{broker.kafka_plain}" for broker in brokers)}
         return {
-            "bootstrap.servers": ",".join(f"{HOST}:{one.kafka}" for one in brokers),
+            "bootstrap.servers": ",".join(f"{HOST}:{broker.kafka}" for broker in brokers),
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self._trusted),
             "sasl.mechanism": "SCRAM-SHA-512",
@@ -119,7 +119,7 @@ class UpgradedCluster:
         }
 
     def logs(self) -> str:
-        paths = [one.log_path for one in self._processes.values()]
+        paths = [process.log_path for process in self._processes.values()]
         return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in paths)
 
     def _begin(self, node: Node, step: Step) -> None:
@@ -145,7 +145,11 @@ class UpgradedCluster:
         if step not in self._admins:
             self._admins[step] = AdminClient(self.kafka(step, "admin"))
         topics = self._admins[step].list_topics(timeout=patience()).topics.values()
-        return all(len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values())
+        return all(
+            len(partition.isrs) == len(partition.replicas)
+            for topic in topics
+            for partition in topic.partitions.values()
+        )
 
     def settings(self, node: Node, step: Step) -> dict[str, str]:
         """Returns the settings with which a server is started."""

@@ -61,13 +61,13 @@ def _commands(root: Any, context: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
 
 
 def _records(command: Any, context: Any, kind: str) -> list[Record]:
-    found = [each.get_help_record(context) for each in command.get_params(context) if each.param_type_name == kind]
+    found = [param.get_help_record(context) for param in command.get_params(context) if param.param_type_name == kind]
     return [record for record in found if record is not None]
 
 
 def _common(commands: dict[str, tuple[Any, Any]]) -> list[Record]:
     command, context = commands["topics create"]
-    return [each for each in _records(command, context, "option") if _COMMON & set(each[0].split())]
+    return [record for record in _records(command, context, "option") if _COMMON & set(record[0].split())]
 
 
 def _common_section(common: list[Record]) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _section(words: str, command: Any, context: Any, common: list[Record]) -> It
         return
     yield from ("```text", f"klamm {words} {' '.join(command.collect_usage_pieces(context))}", "```", "")
     yield from _table("Argument", _records(command, context, "argument"))
-    yield from _table("Option", [each for each in _records(command, context, "option") if each not in common])
+    yield from _table("Option", [record for record in _records(command, context, "option") if record not in common])
     yield from _examples(command.epilog or "")
 
 

@@ -63,9 +63,12 @@ def pages() -> dict[str, str]:
     contracts = _contracts()
     index = [
         HEAD,
-        *table(("Contract", "What it is"), ([f"[{each.name}]({each.name}.md)", _summary(each)] for each in contracts)),
+        *table(
+            ("Contract", "What it is"),
+            ([f"[{contract.name}]({contract.name}.md)", _summary(contract)] for contract in contracts),
+        ),
     ]
-    return {"index.md": _text(index), **{f"{each.name}.md": _text(_page(each)) for each in contracts}}
+    return {"index.md": _text(index), **{f"{contract.name}.md": _text(_page(contract)) for contract in contracts}}
 
 
 def _contracts() -> list[_Contract]:

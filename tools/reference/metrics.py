@@ -73,7 +73,7 @@ def _families(package: str) -> Iterator[Family[Any] | Readings]:
 def _row(family: Family[Any] | Readings) -> tuple[str, str, str, str]:
     kind = _kind(family)
     name = f"{family.name}_total" if kind == "counter" else family.name
-    return f"`{name}`", prose(family.text), kind, ", ".join(f"`{each}`" for each in family.label_names)
+    return f"`{name}`", prose(family.text), kind, ", ".join(f"`{label_name}`" for label_name in family.label_names)
 
 
 def _kind(family: Family[Any] | Readings) -> str:

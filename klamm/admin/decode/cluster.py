@@ -22,14 +22,14 @@ def cluster_description(message: controller_pb2.DescribeClusterResponse) -> Clus
 def _servers(nodes: Iterable[common_pb2.Node]) -> tuple[ServerDescription, ...]:
     return tuple(
         ServerDescription(
-            node_id=each.node_id,
-            host=each.endpoint.host,
-            port=each.endpoint.port,
-            rack=each.rack,
-            fenced=each.fenced,
-            in_controlled_shutdown=each.in_controlled_shutdown,
-            kafka_host=each.kafka_endpoint.host,
-            kafka_port=each.kafka_endpoint.port,
+            node_id=node.node_id,
+            host=node.endpoint.host,
+            port=node.endpoint.port,
+            rack=node.rack,
+            fenced=node.fenced,
+            in_controlled_shutdown=node.in_controlled_shutdown,
+            kafka_host=node.kafka_endpoint.host,
+            kafka_port=node.kafka_endpoint.port,
         )
-        for each in nodes
+        for node in nodes
     )

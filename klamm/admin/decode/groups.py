@@ -31,7 +31,7 @@ def group_description(message: coordinator_pb2.DescribedGroup) -> GroupDescripti
         generation_id=message.generation_id,
         leader=message.leader,
         coordinator_id=message.coordinator_id,
-        members=tuple(_member(each) for each in message.members),
+        members=tuple(_member(member) for member in message.members),
     )
 
 
@@ -63,7 +63,7 @@ def consumer_group_description(message: coordinator_pb2.DescribedConsumerGroup) 
         generation_id=-1,
         leader="",
         coordinator_id=message.coordinator_id,
-        members=tuple(_consumer_member(each) for each in message.members),
+        members=tuple(_consumer_member(member) for member in message.members),
         type="consumer",
         group_epoch=message.group_epoch,
         assignment_epoch=message.assignment_epoch,
@@ -87,7 +87,7 @@ def _consumer_member(message: coordinator_pb2.DescribedConsumerMember) -> Member
 
 
 def _partitions_of(assignment: coordinator_pb2.ConsumerAssignment) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(one.topic, number) for one in assignment.topics for number in one.partitions)
+    return tuple(TopicPartition(topic.topic, number) for topic in assignment.topics for number in topic.partitions)
 
 
 _KNOWN_OR_NONE: Final = (
@@ -116,7 +116,7 @@ def group_lag(message: coordinator_pb2.GroupLag) -> GroupLagDescription:
     return GroupLagDescription(
         group_id=message.group_id,
         time_ms=message.time_ms,
-        partitions=tuple(_partition_lag(each) for each in message.partitions),
+        partitions=tuple(_partition_lag(partition) for partition in message.partitions),
         rebalances_per_hour=message.rebalances_per_hour if message.HasField("rebalances_per_hour") else None,
     )
 

@@ -14,6 +14,7 @@ def ledger_listing(message: coordinator_pb2.ListedLedger) -> LedgerListing:
         committed_batch_id=message.committed_batch_id,
         last_update_ms=message.last_update_ms,
         open_parts=tuple(
-            OpenPart(transactional_id=one.transactional_id, prepared_ms=one.prepared_ms) for one in message.open_parts
+            OpenPart(transactional_id=open_part.transactional_id, prepared_ms=open_part.prepared_ms)
+            for open_part in message.open_parts
         ),
     )

@@ -15,17 +15,17 @@ def log_dir(message: broker_pb2.DescribedLogDir) -> LogDirDescription:
         usable_bytes=message.usable_bytes,
         replicas=tuple(
             ReplicaDescription(
-                tp=TopicPartition(each.topic, each.partition),
-                size_bytes=each.size_bytes,
-                log_start_offset=each.log_start_offset,
-                log_end_offset=each.log_end_offset,
-                is_future=each.is_future,
-                offset_lag=each.offset_lag,
-                held_bytes=each.held_bytes,
-                held_for=each.held_for,
-                in_bytes=each.in_bytes,
-                out_bytes=each.out_bytes,
+                tp=TopicPartition(replica.topic, replica.partition),
+                size_bytes=replica.size_bytes,
+                log_start_offset=replica.log_start_offset,
+                log_end_offset=replica.log_end_offset,
+                is_future=replica.is_future,
+                offset_lag=replica.offset_lag,
+                held_bytes=replica.held_bytes,
+                held_for=replica.held_for,
+                in_bytes=replica.in_bytes,
+                out_bytes=replica.out_bytes,
             )
-            for each in message.replicas
+            for replica in message.replicas
         ),
     )

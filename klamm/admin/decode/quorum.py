@@ -13,16 +13,16 @@ def quorum_description(message: controller_pb2.DescribeQuorumResponse) -> Quorum
         high_watermark=message.high_watermark,
         replicas=tuple(
             ReplicaOfQuorum(
-                node_id=each.node_id,
-                host=each.endpoint.host,
-                port=each.endpoint.port,
-                is_voter=each.is_voter,
-                end_index=each.end_index,
-                lag=each.lag,
-                silent_ms=each.silent_ms,
-                kind=QuorumReplicaKind(each.kind),
-                directory_id=each.directory_id,
+                node_id=replica.node_id,
+                host=replica.endpoint.host,
+                port=replica.endpoint.port,
+                is_voter=replica.is_voter,
+                end_index=replica.end_index,
+                lag=replica.lag,
+                silent_ms=replica.silent_ms,
+                kind=QuorumReplicaKind(replica.kind),
+                directory_id=replica.directory_id,
             )
-            for each in message.replicas
+            for replica in message.replicas
         ),
     )

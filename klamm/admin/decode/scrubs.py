@@ -17,13 +17,13 @@ def scrub(message: broker_pb2.DescribedScrub) -> ScrubDescription:
         finished_ms=message.finished_ms,
         damages=tuple(
             DamagedSegment(
-                path=each.path,
-                found_ms=each.found_ms,
-                state=_DAMAGE_STATES.get(each.state, DamageState.UNREPAIRED),
-                text=each.text,
-                lines=tuple(each.lines),
+                path=damage.path,
+                found_ms=damage.found_ms,
+                state=_DAMAGE_STATES.get(damage.state, DamageState.UNREPAIRED),
+                text=damage.text,
+                lines=tuple(damage.lines),
             )
-            for each in message.damages
+            for damage in message.damages
         ),
     )
 

@@ -25,21 +25,21 @@ def topic_description(message: controller_pb2.DescribedTopic) -> TopicDescriptio
         internal=message.internal,
         partitions=tuple(
             PartitionDescription(
-                partition=each.partition,
-                leader=each.leader,
-                leader_epoch=each.leader_epoch,
-                partition_epoch=each.partition_epoch,
-                replicas=tuple(each.replicas),
-                isr=tuple(each.isr),
-                elr=tuple(each.elr),
-                last_known_elr=tuple(each.last_known_elr),
-                adding_replicas=tuple(each.adding_replicas),
-                removing_replicas=tuple(each.removing_replicas),
-                offline_replicas=tuple(each.offline_replicas),
-                resigned_replicas=tuple(each.resigned_replicas),
-                min_isr=each.min_isr,
+                partition=partition.partition,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+                replicas=tuple(partition.replicas),
+                isr=tuple(partition.isr),
+                elr=tuple(partition.elr),
+                last_known_elr=tuple(partition.last_known_elr),
+                adding_replicas=tuple(partition.adding_replicas),
+                removing_replicas=tuple(partition.removing_replicas),
+                offline_replicas=tuple(partition.offline_replicas),
+                resigned_replicas=tuple(partition.resigned_replicas),
+                min_isr=partition.min_isr,
             )
-            for each in message.partitions
+            for partition in message.partitions
         ),
     )
 
@@ -52,14 +52,14 @@ def topic_view(topic: TopicDescription) -> TopicView:
         internal=topic.internal,
         partitions=tuple(
             PartitionView(
-                partition=each.partition,
-                leader=each.leader,
-                leader_epoch=each.leader_epoch,
-                replicas=each.replicas,
-                isr=each.isr,
-                offline_replicas=each.offline_replicas,
+                partition=partition.partition,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replicas=partition.replicas,
+                isr=partition.isr,
+                offline_replicas=partition.offline_replicas,
             )
-            for each in topic.partitions
+            for partition in topic.partitions
         ),
     )
 

@@ -21,7 +21,9 @@ def transaction_description(message: coordinator_pb2.DescribedTransaction) -> Tr
         producer_epoch=message.producer_epoch,
         transaction_timeout_ms=message.transaction_timeout_ms,
         start_time_ms=message.start_time_ms,
-        partitions=tuple(TopicPartition(one.topic, number) for one in message.topics for number in one.partitions),
+        partitions=tuple(
+            TopicPartition(topic.topic, number) for topic in message.topics for number in topic.partitions
+        ),
         prepared_ms=message.prepared_ms,
     )
 

@@ -15,7 +15,7 @@ def user_scram_credentials(user: controller_pb2.DescribedUserScramCredentials) -
 
 
 def _known(credentials: Iterable[controller_pb2.ScramCredentialInfo]) -> Iterator[ScramCredentialInfo]:
-    for one in credentials:
-        mechanism = ScramMechanism.of_number(one.mechanism)
+    for credential in credentials:
+        mechanism = ScramMechanism.of_number(credential.mechanism)
         if mechanism is not None:
-            yield ScramCredentialInfo(mechanism, one.iterations)
+            yield ScramCredentialInfo(mechanism, credential.iterations)

@@ -124,9 +124,9 @@ class GroupLagDescription:
     @property
     def lag(self) -> int:
         """The number of records that the group has still to read in all partitions in which that is known."""
-        return sum(one.lag or 0 for one in self.partitions)
+        return sum(partition.lag or 0 for partition in self.partitions)
 
     @property
     def lost_count(self) -> int:
         """The number of records that were deleted before the group read them."""
-        return sum(one.lost_count for one in self.partitions)
+        return sum(partition.lost_count for partition in self.partitions)

@@ -49,4 +49,4 @@ class ScrubDescription:
 
     @property
     def unrepaired(self) -> tuple[DamagedSegment, ...]:
-        return tuple(one for one in self.damages if one.state is DamageState.UNREPAIRED)
+        return tuple(damage for damage in self.damages if damage.state is DamageState.UNREPAIRED)

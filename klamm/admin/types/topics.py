@@ -62,7 +62,7 @@ class PartitionDescription:
     @property
     def target_replicas(self) -> tuple[int, ...]:
         """The replicas that the partition will have after the current reassignment."""
-        return tuple(each for each in self.replicas if each not in self.removing_replicas)
+        return tuple(replica for replica in self.replicas if replica not in self.removing_replicas)
 
     @property
     def is_under_replicated(self) -> bool:

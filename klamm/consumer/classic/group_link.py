@@ -252,8 +252,8 @@ class ClassicGroupLink:
                 leader=answer.leader,
                 member_id=answer.member_id,
                 members=tuple(
-                    JoinGroupMember(each.member_id, each.group_instance_id or None, each.metadata)
-                    for each in answer.members
+                    JoinGroupMember(member.member_id, member.group_instance_id or None, member.metadata)
+                    for member in answer.members
                 ),
                 skip_assignment=answer.skip_assignment,
             )

@@ -234,7 +234,7 @@ class Fetcher:
         if header.throttle_time_ms:
             self._backoff.resting[node_id] = self._loop.time() + header.throttle_time_ms / 1000
             self._arm_timer()
-        parts = split_records(records, [each.records_bytes for each in header.partitions])
+        parts = split_records(records, [partition.records_bytes for partition in header.partitions])
         self.metrics.fetches += 1
         self.metrics.fetched_bytes += len(records)
         self.metrics.latency_ms_total += (self._loop.time() - started_s) * 1000
@@ -320,7 +320,10 @@ class Fetcher:
         except KlammError as error:
             self._fail(position, error)
             return
-        aborted = tuple((each.producer_id, each.first_offset) for each in part.aborted_transactions)
+        aborted = tuple(
+            (aborted_transaction.producer_id, aborted_transaction.first_offset)
+            for aborted_transaction in part.aborted_transactions
+        )
         self._buffer.put(
             FetchedData(
                 tp=tp,

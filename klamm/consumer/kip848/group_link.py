@@ -258,4 +258,8 @@ def _owned(owned: Assigned) -> coordinator_pb2.ConsumerAssignment:
 
 
 def _assigned(assignment: coordinator_pb2.ConsumerAssignment) -> Assigned:
-    return {TopicPartition(one.topic, number): one.topic_id for one in assignment.topics for number in one.partitions}
+    return {
+        TopicPartition(topic.topic, number): topic.topic_id
+        for topic in assignment.topics
+        for number in topic.partitions
+    }

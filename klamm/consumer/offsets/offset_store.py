@@ -94,15 +94,17 @@ class OffsetStore:
         async def attempt() -> coordinator_pb2.OffsetFetchResponse:
             response = await self._call(CoordinatorStub.offset_fetch, request)
             self._raise_for(response.error_code, response.error_message)
-            for each in response.offsets:
-                raise_for(each.error_code, f"{each.topic}-{each.partition}")
+            for offset in response.offsets:
+                raise_for(offset.error_code, f"{offset.topic}-{offset.partition}")
             return response
 
         response = await self._client.retrying(attempt, timeout_ms=timeout_ms)
         return {
-            TopicPartition(each.topic, each.partition): OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
-            for each in response.offsets
-            if each.offset >= 0
+            TopicPartition(offset.topic, offset.partition): OffsetAndMetadata(
+                offset.offset, offset.metadata, offset.leader_epoch
+            )
+            for offset in response.offsets
+            if offset.offset >= 0
         }
 
     async def _attempt_commit(self, offsets: Offsets, identity: Identity, *, skip_gone: bool = False) -> None:
@@ -116,25 +118,27 @@ class OffsetStore:
                 coordinator_pb2.GroupOffset(
                     topic=tp.topic,
                     partition=tp.partition,
-                    offset=each.offset,
-                    leader_epoch=each.leader_epoch,
-                    metadata=each.metadata,
+                    offset=offset.offset,
+                    leader_epoch=offset.leader_epoch,
+                    metadata=offset.metadata,
                 )
-                for tp, each in sorted(offsets.items())
+                for tp, offset in sorted(offsets.items())
             ],
         )
         response = await self._call(CoordinatorStub.offset_commit, request)
-        for each in response.partitions:
-            code = ErrorCode.of(each.error_code)
+        for partition in response.partitions:
+            code = ErrorCode.of(partition.error_code)
             if skip_gone and code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             if code in _ABOUT_MEMBERSHIP and self._on_refused is not None:
-                self._on_refused(identity, code, each.error_message)
+                self._on_refused(identity, code, partition.error_message)
             if code in _GROUP_MOVED_ON:
                 raise CommitFailedError(COMMIT_FAILED if member else self._not_a_member())
             if code is ErrorCode.STALE_MEMBER_EPOCH:
-                raise _EpochMovedError(f"{each.topic}-{each.partition}: {each.error_message or code.text}")
-            self._raise_for(code, f"{each.topic}-{each.partition}: {each.error_message or code.text}")
+                raise _EpochMovedError(
+                    f"{partition.topic}-{partition.partition}: {partition.error_message or code.text}"
+                )
+            self._raise_for(code, f"{partition.topic}-{partition.partition}: {partition.error_message or code.text}")
 
     def _not_a_member(self) -> str:
         return (

@@ -46,7 +46,7 @@ class ScramMechanism(Enum):
     @classmethod
     def of_name(cls, name: str) -> ScramMechanism | None:
         """Returns the mechanism with that name, or None if there is none."""
-        return next((each for each in cls if each.mechanism_name == name), None)
+        return next((cl for cl in cls if cl.mechanism_name == name), None)
 
 
 _BY_NUMBER = {mechanism.number: mechanism for mechanism in ScramMechanism}

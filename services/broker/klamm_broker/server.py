@@ -229,7 +229,7 @@ class BrokerServer:
         await registration.wait_unfenced()
         self._servicer.is_open = True
         await self._kafka.open()
-        served = " ".join(f"{one.name}://{one.host}:{one.port}" for one in listeners)
+        served = " ".join(f"{listener.name}://{listener.host}:{listener.port}" for listener in listeners)
         log.info("broker=%d serving %s", self._config.node_id, served)
 
     @property
@@ -362,8 +362,8 @@ class BrokerServer:
             "delete_records": self._replication.deletions,
         }
         watch_gauges(
-            parked={name: one.__len__ for name, one in purgatories.items()},
-            parked_refusals={name: one.refused_count for name, one in purgatories.items()},
+            parked={name: purgatory.__len__ for name, purgatory in purgatories.items()},
+            parked_refusals={name: purgatory.refused_count for name, purgatory in purgatories.items()},
             request_memory_bytes=lambda: self._memory.held_bytes,
             offline_log_dirs=lambda: len(self._logs.directories.offline()),
             partitions=lambda: len(self._replicas),

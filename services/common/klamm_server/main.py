@@ -231,8 +231,10 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         await server.open()
         server.register(rpc)
         ports = {
-            one.name: await rpc.start(one.host, one.port, one.name, tls.of(one.name), logins.at(one.name))
-            for one in listeners
+            listener.name: await rpc.start(
+                listener.host, listener.port, listener.name, tls.of(listener.name), logins.at(listener.name)
+            )
+            for listener in listeners
         }
         if not await _start_unless_stopped(server, config.resolved_listeners().dialled(ports), stop_requested):
             return

@@ -200,6 +200,6 @@ def _ports(host: str, port: int, kafka_port: int, *, is_secured: bool) -> Ports:
 
 def _for_clients(listeners: Sequence[Listener], protocol: SecurityProtocol) -> Iterator[str]:
     """Yields the address of the first listener that clients of the protocol may use, if there is one."""
-    found = first((one for one in listeners if one.name != SERVERS_LISTENER), protocol)
+    found = first((listener for listener in listeners if listener.name != SERVERS_LISTENER), protocol)
     if found is not None:
         yield f"{found.host}:{found.port}"

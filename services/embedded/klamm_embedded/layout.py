@@ -133,7 +133,7 @@ def lay_out(
     controller_ports = ports[size.brokers : size.brokers + size.controllers]
     coordinator_ports = ports[size.brokers + size.controllers :]
     assert len(coordinator_ports) == size.coordinators, (size, ports)
-    controllers = [each.servers_address(host) for each in controller_ports]
+    controllers = [controller_port.servers_address(host) for controller_port in controller_ports]
     voters = ",".join(f"{node_id}@{address}" for node_id, address in enumerate(controllers, 1))
     # A controller with this setting would join another controller's quorum.
     servers = {"controller.quorum.bootstrap.servers": ",".join(controllers)}

@@ -110,7 +110,7 @@ def _ports(size: ClusterSize, host: str, port: int, kafka_port: int, *, is_secur
     own = consecutive(servers_port(port), size.total) if is_secured else []
     others = consecutive(port, size.total)
     wanted = [
-        *((host, each) for each in others),
+        *((host, other) for other in others),
         *((host, each) for each in kafka_ports(kafka_port, size.brokers, taken=[*others, *own])),
         *((LOOPBACK, each) for each in own),
     ]
@@ -138,5 +138,5 @@ def _specs(
     specs = make(cluster_id=claim(data_dir, size))
     if security is not None:
         controllers = [spec.settings["metadata.log.dir"] for spec in specs if spec.package == "klamm_controller"]
-        security.prepare([Path(each) for each in controllers], [host])
+        security.prepare([Path(controller) for controller in controllers], [host])
     return specs

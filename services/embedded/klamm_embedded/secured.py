@@ -103,7 +103,7 @@ class SecuredFiles:
 
         node = DevFiles(self.directory).node
         own = certificate_facts(str(node), node.read_bytes(), now=datetime.now(UTC))[0]
-        return own.days_left < NODE_RENEWED_DAYS or not set(names) <= {each.partition(":")[2] for each in own.names}
+        return own.days_left < NODE_RENEWED_DAYS or not set(names) <= {name.partition(":")[2] for name in own.names}
 
 
 def require_not_secured(data_dir: Path) -> None:

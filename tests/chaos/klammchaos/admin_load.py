@@ -88,7 +88,7 @@ class AdminClient:
             ]
         )
         described = await self._read("describe_configs", request)
-        configs = {each.resource.name: each for each in described.results}
+        configs = {result.resource.name: result for result in described.results}
         for name in list(self._history.operations):
             missing = pb.DescribedTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic = pb.DescribeTopicsResponse(topics=[topics.get(name, missing)])

@@ -50,7 +50,9 @@ class Client:
         self.stood_still_s: list[float] = []
         self._log_path = directory / f"client-{kind}.log"
         self._processes = [self._start(command) for command in self._commands(bootstrap, directory)]
-        self._threads = [threading.Thread(target=self._listen, args=[one], daemon=True) for one in self._processes]
+        self._threads = [
+            threading.Thread(target=self._listen, args=[process], daemon=True) for process in self._processes
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -58,7 +60,7 @@ class Client:
         """Waits until the client has written and read after that moment."""
         until_s = time.monotonic() + RECOVERY_S
         while min(self.last_s.values()) <= since_s:
-            assert all(one.poll() is None for one in self._processes), f"{self.kind} has ended:\n{self.log()}"
+            assert all(process.poll() is None for process in self._processes), f"{self.kind} has ended:\n{self.log()}"
             assert time.monotonic() < until_s, (
                 f"{self.kind} stands still {time.monotonic() - since_s:.0f} s after the kill,"
                 f" last {self.last_s}, killed at {since_s}:\n{self.log()}"

@@ -32,6 +32,6 @@ def describe_faults(struck: Sequence[Struck]) -> Iterator[str]:
     for each in struck:
         by_name[each.fault.name].append(each)
     for name, strikes in sorted(by_name.items()):
-        outages = describe_outages([each.outage_s for each in strikes])
-        recovered_s = max(each.recovery_s for each in strikes)
+        outages = describe_outages([strike.outage_s for strike in strikes])
+        recovered_s = max(strike.recovery_s for strike in strikes)
         yield f"  {name:27} outages {outages}; first answer after healing within {recovered_s:.3f} s"

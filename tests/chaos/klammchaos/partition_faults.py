@@ -162,7 +162,7 @@ def _everybody(strike: PartitionStrike) -> list[Link]:
 
 def _any_links(strike: PartitionStrike) -> list[Link]:
     nodes = [*CONTROLLERS, *BROKERS]
-    links = [(one, other) for one in nodes for other in nodes if one != other]
+    links = [(node, other) for node in nodes for other in nodes if node != other]
     return strike.rng.sample(links, strike.rng.randint(1, len(links) // 2))
 
 

@@ -181,7 +181,7 @@ class _Run:
             final = await read_everything(self._cluster.client(CONSUMER))
             history = History(
                 sends=[send for producer in self._producers for send in producer.sends],
-                consumptions=[one for consumer in self._consumers for one in consumer.consumptions],
+                consumptions=[consumption for consumer in self._consumers for consumption in consumer.consumptions],
                 final=final,
             )
             self._report(history, time.monotonic() - begin_s)
@@ -259,18 +259,25 @@ class _Run:
         """Waits until every partition has acknowledged a record that was sent after that moment. Raises AssertionError
         after DEADLINE_S."""
         until_s = time.monotonic() + DEADLINE_S
-        while missing := [one for one in partitions if self._last_acknowledged_s(one) <= since_s]:
+        while missing := [partition for partition in partitions if self._last_acknowledged_s(partition) <= since_s]:
             self._cluster.check_running()
             assert time.monotonic() < until_s, f"partitions {missing} take nothing: {await self._cluster.partitions()}"
             await asyncio.sleep(0.02)
 
     def _last_acknowledged_s(self, partition: int) -> float:
         return max(
-            (one.acknowledged_s[partition][-1] for one in self._producers if one.acknowledged_s[partition]), default=0
+            (
+                producer.acknowledged_s[partition][-1]
+                for producer in self._producers
+                if producer.acknowledged_s[partition]
+            ),
+            default=0,
         )
 
     def _outage_s(self, partition: int, since_s: float) -> float:
-        times_s = sorted(at_s for one in self._producers for at_s in one.acknowledged_s[partition] if at_s > since_s)
+        times_s = sorted(
+            at_s for producer in self._producers for at_s in producer.acknowledged_s[partition] if at_s > since_s
+        )
         return max(after_s - before_s for before_s, after_s in itertools.pairwise([since_s, *times_s]))
 
     # Results

@@ -45,10 +45,13 @@ def _excerpt(history: History, partition: int) -> History:
         ],
         consumptions=[
             Consumption(
-                one.begin,
-                [[read for read in poll if read.partition == partition and read.offset < end] for poll in one.polls],
+                consumption.begin,
+                [
+                    [read for read in poll if read.partition == partition and read.offset < end]
+                    for poll in consumption.polls
+                ],
             )
-            for one in history.consumptions
+            for consumption in history.consumptions
         ],
         final={partition: log},
     )
@@ -143,9 +146,10 @@ def _unseen(history: History, rng: random.Random) -> History:
     unwanted = send.partition, send.value
     consumptions = [
         Consumption(
-            one.begin, [[read for read in poll if (read.partition, read.value) != unwanted] for poll in one.polls]
+            consumption.begin,
+            [[read for read in poll if (read.partition, read.value) != unwanted] for poll in consumption.polls],
         )
-        for one in history.consumptions
+        for consumption in history.consumptions
     ]
     return replace(history, consumptions=consumptions)
 

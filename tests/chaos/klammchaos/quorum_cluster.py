@@ -57,7 +57,8 @@ class QuorumCluster(StruckProcesses):
             for node_id, address in addresses.items()
         }
         log_dirs = {
-            node_id: pathlib.Path(one.settings["metadata.log.dir"]) for node_id, one in self.controllers.items()
+            node_id: pathlib.Path(controller.settings["metadata.log.dir"])
+            for node_id, controller in self.controllers.items()
         }
         self.surroundings.mount(log_dirs, DISK_SIZE)
         super().__init__(self.controllers)

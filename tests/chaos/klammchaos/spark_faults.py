@@ -69,7 +69,7 @@ class SparkStrike:
         while time.monotonic() < until_s:
             with contextlib.suppress(KlammError):
                 ledgers = await self.cluster.admin.list_ledgers()
-                if any(part.prepared_ms > 0 for each in ledgers.values() for part in each.open_parts):
+                if any(part.prepared_ms > 0 for ledger in ledgers.values() for part in ledger.open_parts):
                     return
             await asyncio.sleep(0.01)
 

@@ -57,9 +57,12 @@ class Strangers:
 
     async def run(self, written: asyncio.Event) -> None:
         """Runs until `written` is set and every stranger was refused explicitly. Raises GotInError."""
-        await asyncio.gather(*(self._try(each, written) for each in self._strangers))
-        for each in self._strangers:
-            print(f"refused: {each.name}, {self._refused[each.name]} of {self._tried[each.name]} times", flush=True)
+        await asyncio.gather(*(self._try(stranger, written) for stranger in self._strangers))
+        for stranger in self._strangers:
+            print(
+                f"refused: {stranger.name}, {self._refused[stranger.name]} of {self._tried[stranger.name]} times",
+                flush=True,
+            )
 
     async def _try(self, stranger: Stranger, written: asyncio.Event) -> None:
         while not (written.is_set() and self._refused[stranger.name]):

@@ -18,11 +18,11 @@ def violations(
 ) -> list[str]:
     """Returns the faults of the `output` of `count` inputs, and of the records that an observer saw during the run."""
     found = []
-    times = Counter(one.input for records in output.values() for one in records)
+    times = Counter(record.input for records in output.values() for record in records)
     missing = [number for number in range(count) if not times[number]]
     doubled = [number for number, seen in times.items() if seen > 1]
     invented = sorted(times.keys() - set(range(count)))
-    written = [one for side in (output, observed) for records in side.values() for one in records]
+    written = [record for side in (output, observed) for records in side.values() for record in records]
     aborted = sorted({one.transaction for one in written if fates.get(one.transaction) is Fate.ABORTED})
     nobodys = sorted({one.transaction for one in written if one.transaction not in fates})
     committed = {name for name, fate in fates.items() if fate is Fate.COMMITTED}

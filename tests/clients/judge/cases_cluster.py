@@ -246,7 +246,7 @@ def user_with_both_mechanisms(ask: Ask) -> Fields:
     """Returns when the broker knows of it."""
     for one in (scram_upsertion(ask.name, mechanism=2, iterations=8192), scram_upsertion(ask.name)):
         answer = ask.side.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, scram(one))
-        assert [each.error_code.name for each in answer.results] == ["none"], answer
+        assert [result.error_code.name for result in answer.results] == ["none"], answer
     wanted = users(ask.name)
     ask.side.ask_until(
         lambda described: len(described.results[0].credential_infos) == 2,
@@ -322,7 +322,7 @@ ALTER_USER_SCRAM_CREDENTIALS = {
 
 def quotas(*components: tuple[str, int, str | None]) -> Fields:
     names = ("entity_type", "match_type", "match")
-    return {"components": [dict(zip(names, one, strict=True)) for one in components], "strict": False}
+    return {"components": [dict(zip(names, component, strict=True)) for component in components], "strict": False}
 
 
 DESCRIBE_CLIENT_QUOTAS = {

@@ -112,14 +112,14 @@ class Side:
             "include_topic_authorized_operations": False,
         }
         self.ask_until(
-            lambda answer: sum(one.leader_id >= 0 for one in answer.topics[0].partitions) == partitions,
+            lambda answer: sum(partition.leader_id >= 0 for partition in answer.topics[0].partitions) == partitions,
             ApiKey.METADATA,
             12,
             asked,
         )
         asked_offsets = [{"partition_index": number, "timestamp": -1} for number in range(partitions)]
         self.ask_until(
-            lambda answer: all(one.error_code is ErrorCode.none for one in answer.topics[0].partitions),
+            lambda answer: all(partition.error_code is ErrorCode.none for partition in answer.topics[0].partitions),
             ApiKey.LIST_OFFSETS,
             1,
             {"replica_id": -1, "topics": [{"name": name, "partitions": asked_offsets}]},
@@ -150,13 +150,15 @@ class Side:
                 {"key": names[0], "key_type": key_type},
             )
         self.ask_until(
-            lambda answer: not NOT_YET & {one.error_code for one in answer.groups},
+            lambda answer: not NOT_YET & {group.error_code for group in answer.groups},
             ApiKey.DESCRIBE_GROUPS,
             5,
             {"groups": names, "include_authorized_operations": False},
         )
         self.ask_until(
-            lambda answer: not NOT_YET & {one.error_code for one in answer.transaction_states},
+            lambda answer: (
+                not NOT_YET & {transaction_state.error_code for transaction_state in answer.transaction_states}
+            ),
             ApiKey.DESCRIBE_TRANSACTIONS,
             0,
             {"transactional_ids": names},
@@ -188,13 +190,13 @@ class Side:
             ]
             answer = self.ask(ApiKey.LIST_OFFSETS, 1, {"replica_id": -1, "topics": wanted})
             for topic in answer.topics:
-                state.setdefault(topic.name, []).extend(one.offset for one in topic.partitions)
+                state.setdefault(topic.name, []).extend(partition.offset for partition in topic.partitions)
         asked = {"group_id": "stored", "topics": None}
         stored = self.ask(ApiKey.OFFSET_FETCH, 7, {**asked, "require_stable": False})
         state["stored"] = [
-            (topic.name, one.partition_index, one.committed_offset)
+            (topic.name, partition.partition_index, partition.committed_offset)
             for topic in stored.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
         asked_groups = {"groups": ["unknown"], "include_authorized_operations": False}
         state["unknown"] = [group.group_state for group in self.ask(ApiKey.DESCRIBE_GROUPS, 5, asked_groups).groups]
@@ -227,7 +229,9 @@ class Side:
         """A producer with an open transaction over partition 0, without records."""
         producer = self.register(transactional_id, timeout_ms=timeout_ms)
         answer = self.ask_until(
-            lambda answer: not NOT_YET & {each.partition_error_code for each in partition_results(answer)},
+            lambda answer: (
+                not NOT_YET & {partition_result.partition_error_code for partition_result in partition_results(answer)}
+            ),
             ApiKey.ADD_PARTITIONS_TO_TXN,
             3,
             {
@@ -237,7 +241,9 @@ class Side:
                 "v3_and_below_topics": [{"name": topic, "partitions": [0]}],
             },
         )
-        assert {each.partition_error_code for each in partition_results(answer)} == {ErrorCode.none}, answer
+        assert {partition_result.partition_error_code for partition_result in partition_results(answer)} == {
+            ErrorCode.none
+        }, answer
         return producer
 
     def end(self, producer: TransactionalProducer, *, committed: bool) -> None:
@@ -262,7 +268,7 @@ class Side:
 
 
 def partition_results(answer: Any) -> list[Any]:
-    return [each for one in answer.results_by_topic_v3_and_below for each in one.results_by_partition]
+    return [each for result in answer.results_by_topic_v3_and_below for each in result.results_by_partition]
 
 
 def join_group(group: str, **changes: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def common_versions(ours: Side, kafka: Side) -> Mapping[ApiKey, range]:
 
 def _ranges(side: Side) -> Mapping[int, tuple[int, int]]:
     answer = side.ask(ApiKey.API_VERSIONS, 3, {"client_software_name": "sweep", "client_software_version": "1"})
-    return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+    return {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in answer.api_keys}
 
 
 def observe(ours: Side, kafka: Side, api_key: ApiKey, versions: range) -> Observed:

@@ -27,16 +27,16 @@ def described(side: Side, kind: int, name: str, *, keys: list[str] | None = None
     asked = {"resources": [resource], "include_synonyms": True, "include_documentation": True}
     (result,) = side.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results
     return {
-        one.name: {
-            "value": one.value,
-            "source": one.config_source,
-            "read_only": one.read_only,
-            "sensitive": one.is_sensitive,
-            "type": one.config_type,
-            "documented": bool(one.documentation),
-            "synonyms": [(each.name, each.value, each.source) for each in one.synonyms],
+        config.name: {
+            "value": config.value,
+            "source": config.config_source,
+            "read_only": config.read_only,
+            "sensitive": config.is_sensitive,
+            "type": config.config_type,
+            "documented": bool(config.documentation),
+            "synonyms": [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms],
         }
-        for one in result.configs
+        for config in result.configs
     }
 
 

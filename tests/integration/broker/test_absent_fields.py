@@ -89,10 +89,10 @@ def test_look_ups_without_a_leader_epoch_work_after_a_change_of_leader(start_bro
         async with after_a_change_of_leader(start_broker) as broker:
             wanted = b.ListOffsetsPartition(topic="flights", timestamp_ms=-1)
             listed = await broker.stub.list_offsets(b.ListOffsetsRequest(partitions=[wanted]))
-            assert [(one.error_code, one.offset) for one in listed.partitions] == [(0, 3)]
+            assert [(partition.error_code, partition.offset) for partition in listed.partitions] == [(0, 3)]
             query = b.EpochQuery(topic="flights", leader_epoch=0)
             ends = await broker.stub.offset_for_leader_epoch(b.OffsetForLeaderEpochRequest(partitions=[query]))
-            assert [(one.error_code, one.end_offset) for one in ends.partitions] == [(0, 3)]
+            assert [(partition.error_code, partition.end_offset) for partition in ends.partitions] == [(0, 3)]
 
     asyncio.run(scenario())
 

@@ -74,7 +74,7 @@ async def create_topic(controller: ScriptedController, broker: RunningBroker, na
     await controller.create_topic(name)
 
     async def is_hosted() -> bool:
-        return any(one.topic_partition.topic == name for one in list(broker.server._replicas))
+        return any(replica.topic_partition.topic == name for replica in list(broker.server._replicas))
 
     await until(is_hosted)
 
@@ -161,7 +161,7 @@ def test_unauthorized_requests_about_other_resources_than_topics_are_refused(sta
                 (b.COORDINATOR_KEY_TYPE_TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
             ):
                 found = await stub.find_coordinator(b.FindCoordinatorRequest(key_type=key_type, keys=["key"]))
-                assert [each.error_code for each in found.coordinators] == [code]
+                assert [coordinator.error_code for coordinator in found.coordinators] == [code]
             producer = await stub.init_producer_id(b.InitProducerIdRequest(client_id="me"))
             assert producer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             for call, request in (
@@ -223,14 +223,16 @@ def test_a_produce_request_is_written_to_its_authorized_topics_only(start_broker
             parts = [(SECRET, 0, batch()), ("mine", 0, batch())]
             for request in (parts, parts[::-1]):
                 answer = await broker.stub.produce(produce_request(request))
-                codes = [(one.topic, one.error_code) for one in answer.partitions]
+                codes = [(partition.topic, partition.error_code) for partition in answer.partitions]
                 assert codes == [(name, DENIED if name == SECRET else 0) for name, _, _ in request]
 
     asyncio.run(run())
 
 
 def kafka_port(controller: ScriptedController) -> int:
-    (port,) = {one.endpoint.port for one in controller.registrations[-1].listeners if one.name == "PLAINTEXT"}
+    (port,) = {
+        listener.endpoint.port for listener in controller.registrations[-1].listeners if listener.name == "PLAINTEXT"
+    }
     return int(port)
 
 

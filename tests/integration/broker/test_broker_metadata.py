@@ -135,13 +135,15 @@ def test_log_dirs_are_described(start_broker: StartBroker, tmp_path: object) -> 
             described = (await broker.stub.describe_log_dirs(b.DescribeLogDirsRequest())).log_dirs
             assert [one.path for one in described] == dirs
             assert all(one.total_bytes >= one.usable_bytes > 0 for one in described)
-            replicas = {(one.topic, one.partition): one for log_dir in described for one in log_dir.replicas}
+            replicas = {
+                (replica.topic, replica.partition): replica for log_dir in described for replica in log_dir.replicas
+            }
             assert sorted(replicas) == [("flights", 0), ("flights", 1), ("trains", 0)]
             assert replicas["flights", 1].size_bytes == len(batch(3))
             assert replicas["flights", 1].log_end_offset == 3
             wanted = b.DescribeLogDirsRequest(topics=[TopicPartitions(topic="flights", partitions=[1])])
             described = (await broker.stub.describe_log_dirs(wanted)).log_dirs
-            named = [(one.topic, one.partition) for log_dir in described for one in log_dir.replicas]
+            named = [(replica.topic, replica.partition) for log_dir in described for replica in log_dir.replicas]
             assert named == [("flights", 1)]
 
     asyncio.run(scenario())

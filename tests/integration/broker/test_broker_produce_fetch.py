@@ -59,7 +59,7 @@ def test_a_produce_with_acks_0_is_answered_only_for_partitions_that_failed(
             await broker.wait_for_topic("flights")
             parts = [("flights", 0, batch(2)), ("nowhere", 0, batch(1))]
             response = await broker.stub.produce(produce_request(parts, acks=0))
-            assert [(one.topic, one.error_code) for one in response.partitions] == [
+            assert [(partition.topic, partition.error_code) for partition in response.partitions] == [
                 ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             ]
             answer, _ = await broker.fetch("flights")
@@ -77,10 +77,13 @@ def test_all_partitions_of_a_request_are_answered_in_its_order(start_broker: Sta
             await broker.wait_for_topic("flights", 3)
             parts = [("flights", 2, batch(1)), ("flights", 0, batch(2) + batch(3))]
             response = await broker.stub.produce(produce_request(parts))
-            assert [(one.partition, one.base_offset) for one in response.partitions] == [(2, 0), (0, 0)]
+            assert [(partition.partition, partition.base_offset) for partition in response.partitions] == [
+                (2, 0),
+                (0, 0),
+            ]
             wanted = [("flights", 1, 0), ("flights", 0, 2), ("flights", 2, 0), ("flights", 9, 0)]
             answers = await broker.fetch_many(wanted)
-            assert [(one.partition, one.error_code, bool(records)) for one, records in answers] == [
+            assert [(answer.partition, answer.error_code, bool(records)) for answer, records in answers] == [
                 (1, 0, False),
                 (0, 0, True),
                 (2, 0, True),
@@ -216,7 +219,7 @@ def test_produce_stream_answers_in_order(start_broker: StartBroker) -> None:
             requests = [produce_request([("flights", 0, batch(count))]) for count in (1, 2, 3)]
             requests.insert(1, produce_request([("nowhere", 0, batch(1))]))
             answers = [response.partitions[0] async for response in broker.stub.produce_stream(iter_async(requests))]
-            assert [(one.error_code, one.base_offset) for one in answers] == [
+            assert [(answer.error_code, answer.base_offset) for answer in answers] == [
                 (0, 0),
                 (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
                 (0, 1),

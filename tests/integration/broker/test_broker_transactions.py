@@ -106,7 +106,7 @@ async def send(broker: RunningBroker, *parts: tuple[int, bytes], transactional_i
         ],
     )
     response = await broker.stub.produce(encode_framed(header, [data for _, data in parts]))
-    return [one.error_code for one in response.partitions]
+    return [partition.error_code for partition in response.partitions]
 
 
 async def end(broker: RunningBroker, epoch: int, *, committed: bool, coordinator_epoch: int = 1) -> int:
@@ -152,7 +152,10 @@ def test_the_coordinator_verifies_a_transaction_once_and_a_marker_ends_it(start_
             assert await end(broker, 1, committed=False) == 0
             answer, data = await broker.fetch("flights", isolation_level=1)
             assert answer.last_stable_offset == 3
-            assert [(one.producer_id, one.first_offset) for one in answer.aborted_transactions] == [(PRODUCER, 0)]
+            assert [
+                (aborted_transaction.producer_id, aborted_transaction.first_offset)
+                for aborted_transaction in answer.aborted_transactions
+            ] == [(PRODUCER, 0)]
             assert [header.is_control for _, header in iter_headers(data)] == [False, False, True]
             assert not (await broker.fetch("flights"))[0].aborted_transactions
 

@@ -150,8 +150,8 @@ def test_one_connection_has_a_limited_number_of_fetch_streams(start_broker: Star
                 streams.append(broker.stub.fetch_stream(wanted))
                 await parked(broker, STREAMS_PER_CONNECTION_MAX + 1)
                 other_stream.cancel()
-            for one in streams:
-                one.cancel()
+            for stream in streams:
+                stream.cancel()
             await parked(broker, 0)
 
     asyncio.run(scenario())

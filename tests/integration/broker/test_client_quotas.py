@@ -111,7 +111,7 @@ def fetch(wire: KafkaWire, offset: int = 0, max_bytes: int = 1 << 20) -> tuple[A
         "forgotten_topics_data": [],
     }
     answer = wire.ask(ApiKey.FETCH, 11, fields)
-    records = [one.records or b"" for topic in answer.responses for one in topic.partitions]
+    records = [partition.records or b"" for topic in answer.responses for partition in topic.partitions]
     return answer.throttle_time, sum(map(len, records))
 
 
@@ -257,7 +257,7 @@ def test_topic_creations_and_deletions_above_the_mutation_quota_are_refused(
             for name in names
         ]
         answer = wire.ask(ApiKey.CREATE_TOPICS, 7, {"topics": topics, "timeout": 30_000, "validate_only": False})
-        return [one.error_code.name for one in answer.topics], answer.throttle_time
+        return [topic.error_code.name for topic in answer.topics], answer.throttle_time
 
     with KafkaWire(cluster.kafka_bootstrap) as wire:
         codes, told = create(wire, "many", "too-many")

@@ -50,17 +50,17 @@ def test_silent_connections_of_an_address_block_others_only_until_their_handshak
             # An address may have a tenth, which the first two connections take.
             ended = [asyncio.create_task(reader.read()) for reader, _ in silent]
             await until(lambda: sum(one.done() for one in ended) == 8)
-            assert len(tls.room) == 2
+            assert len(tls.limit) == 2
             assert await refused(served, world.dialler())
-            await until(lambda: len(tls.room) == 0)
+            await until(lambda: len(tls.limit) == 0)
             assert not await refused(served, world.dialler())
             await asyncio.gather(*ended, return_exceptions=True)
             for _, writer in silent:
                 writer.close()
-        assert len(tls.room) == 0
+        assert len(tls.limit) == 0
 
     run(scenario())
-    told = [one.getMessage() for one in caplog.records if "a connection" in one.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "a connection" in record.getMessage()]
     assert len(told) == 1
     assert (
         "a tenth of max.unauthenticated.connections=20 connections from the client's address are in their handshake"

@@ -65,7 +65,7 @@ def test_if_the_controller_times_out_each_requested_item_gets_the_error() -> Non
                     {"resources": [{**resource, "configs": []}] * 2, "validate_only": False},
                 )
             )
-            assert [one["error_code"] for one in configs["responses"]] == [ErrorCode.REQUEST_TIMED_OUT] * 2
+            assert [config["error_code"] for config in configs["responses"]] == [ErrorCode.REQUEST_TIMED_OUT] * 2
             described = await ConfigApis(controller, lambda: image).describe(
                 *request_of(
                     ApiKey.DESCRIBE_CONFIGS,
@@ -119,7 +119,7 @@ class DecidedController(UndecidedController):
     """The active controller of a quorum that has created a topic by record 41. Its answer carries this index."""
 
     async def create_topics(self, request: Any, context: Any) -> Any:
-        created = [controller_pb2.CreatedTopic(name=one.name, partition_count=1) for one in request.topics]
+        created = [controller_pb2.CreatedTopic(name=topic.name, partition_count=1) for topic in request.topics]
         return controller_pb2.CreateTopicsResponse(topics=created, metadata_end_index=42)
 
 
@@ -197,7 +197,7 @@ class SlowController(UndecidedController):
         self.asked: list[str] = []
 
     async def create_topics(self, request: Any, context: Any) -> Any:
-        self.asked += [one.name for one in request.topics]
+        self.asked += [topic.name for topic in request.topics]
         await self.may_decide.wait()
         return controller_pb2.CreateTopicsResponse()
 

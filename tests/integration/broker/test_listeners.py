@@ -55,16 +55,18 @@ def test_a_kafka_client_gets_the_addresses_of_the_listener_it_connected_to(
     assert producer.flush(patience()) == 0
     admin = AdminClient(settings)
     told = admin.list_topics(topic, timeout=patience())
-    assert [(one.host, one.port) for one in told.brokers.values()] == [(host, port)]
+    assert [(broker.host, broker.port) for broker in told.brokers.values()] == [(host, port)]
     described = admin.describe_cluster().result(patience())
-    assert [(one.host, one.port) for one in described.nodes] == [(host, port)]
+    assert [(node.host, node.port) for node in described.nodes] == [(host, port)]
     group = {"group.id": topic, "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, **group})
     consumer.subscribe([topic])
     (message,) = consumer.consume(1, patience())
     assert message.value() == b"value"
     consumer.close()
-    (found,) = [one.result(patience()) for one in admin.describe_consumer_groups([topic]).values()]
+    (found,) = [
+        consumer_group.result(patience()) for consumer_group in admin.describe_consumer_groups([topic]).values()
+    ]
     assert (found.coordinator.host, found.coordinator.port) == (host, port)
 
 

@@ -101,7 +101,7 @@ def home_of(klamm: KlammCommand, topic: str, broker: int) -> str:
 
 
 def other(cluster: BrokerCluster, broker: int, path: str) -> str:
-    return next(str(one) for one in cluster.log_dirs(broker) if str(one) != path)
+    return next(str(log_dir) for log_dir in cluster.log_dirs(broker) if str(log_dir) != path)
 
 
 def wait_moved(cluster: BrokerCluster, klamm: KlammCommand, topic: str, broker: int, path: str) -> None:
@@ -183,7 +183,9 @@ def test_only_the_replicas_of_a_failed_log_dir_go_offline(
 ) -> None:
     numbers = range(4)
     admin.create_topics([NewTopic("failing", assignments=dict.fromkeys(numbers, (1, 2, 3)))])
-    wait_until(lambda: all(len(each.isr) == 3 for each in describe(admin, "failing").partitions), cluster.logs)
+    wait_until(
+        lambda: all(len(partition.isr) == 3 for partition in describe(admin, "failing").partitions), cluster.logs
+    )
     with Producer(bootstrap_servers=cluster.bootstrap, acks="all", metadata_max_age_ms=500) as producer:
 
         def send(text: bytes) -> None:
@@ -199,16 +201,18 @@ def test_only_the_replicas_of_a_failed_log_dir_go_offline(
 
         def failed_over() -> bool:
             partitions = describe(admin, "failing").partitions
-            return all((each.offline_replicas == (1,)) == (each.partition in lost) for each in partitions) and all(
-                (each.leader in (2, 3)) == (each.partition in lost) for each in partitions
-            )
+            return all(
+                (partition.offline_replicas == (1,)) == (partition.partition in lost) for partition in partitions
+            ) and all((partition.leader in (2, 3)) == (partition.partition in lost) for partition in partitions)
 
         wait_until(failed_over, lambda: f"{describe(admin, 'failing')}\n{cluster.logs()}")
         send(b"during")
         aside.rename(broken)
         cluster.kill(1)
         cluster.brokers[1].start()
-        wait_until(lambda: all(len(each.isr) == 3 for each in describe(admin, "failing").partitions), cluster.logs)
+        wait_until(
+            lambda: all(len(partition.isr) == 3 for partition in describe(admin, "failing").partitions), cluster.logs
+        )
         send(b"after")
     found = read(cluster, "failing", 12, partitions=4)
     assert sorted(found) == sorted([b"before", b"during", b"after"] * 4)

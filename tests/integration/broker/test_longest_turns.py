@@ -67,7 +67,7 @@ class Metered:
         """Returns the turns since the last call that took too long."""
         turns = turns_in(self._noted)[self._seen :]
         self._seen += len(turns)
-        return [one for one in turns if one.ms > TURN_MAX_MS]
+        return [turn for turn in turns if turn.ms > TURN_MAX_MS]
 
 
 @pytest.fixture

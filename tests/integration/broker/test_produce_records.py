@@ -36,7 +36,9 @@ def topic(cluster: KlammProcess, request: pytest.FixtureRequest) -> str:
     name = request.node.originalname.removeprefix("test_")[:60]
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topics([NewTopic(name, partition_count=5)])
-        wait_until(lambda: all(each.leader >= 0 for each in admin.describe_topics([name])[name].partitions), name)
+        wait_until(
+            lambda: all(partition.leader >= 0 for partition in admin.describe_topics([name])[name].partitions), name
+        )
     return name
 
 
@@ -53,7 +55,7 @@ def ask(cluster: KlammProcess, topic: str, records: list[b.PlainRecord], **field
 
         def is_known() -> bool:
             answers.append(call(request, timeout=patience()))
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION not in {one.error_code for one in answers[-1].records}
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION not in {record.error_code for record in answers[-1].records}
 
         wait_until(is_known, lambda: str(answers[-1]))
     return answers[-1]
@@ -78,7 +80,9 @@ def test_records_are_read_by_our_consumer_and_by_a_kafka_client(cluster: KlammPr
         record = written.pop((found.partition, found.offset))
         assert found.key == (record.key if record.HasField("key") else None)
         assert found.value == (record.value if record.HasField("value") else None)
-        assert found.headers == tuple((one.key, one.value if one.HasField("value") else None) for one in record.headers)
+        assert found.headers == tuple(
+            (header.key, header.value if header.HasField("value") else None) for header in record.headers
+        )
         assert found.timestamp == record.timestamp_ms or not record.HasField("timestamp_ms")
         assert found.timestamp > 1_600_000_000_000
     assert not written
@@ -104,7 +108,7 @@ def read_by_kafka(cluster: KlammProcess, topic: str, count: int) -> list[tuple[b
 
 def test_keys_go_to_the_partitions_that_kafkas_clients_choose(cluster: KlammProcess, topic: str) -> None:
     answer = ask(cluster, topic, [b.PlainRecord(key=key, value=b"v") for key in KEYS])
-    chosen = {key: one.partition for key, one in zip(KEYS, answer.records, strict=True)}
+    chosen = {key: record.partition for key, record in zip(KEYS, answer.records, strict=True)}
     assert len(set(chosen.values())) == 5
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         assert chosen == {key: producer.send(topic, b"v", key).result().partition for key in KEYS}
@@ -119,11 +123,11 @@ def test_keys_go_to_the_partitions_that_kafkas_clients_choose(cluster: KlammProc
 
 def test_records_without_a_key_share_a_partition_and_a_named_one_gets_all(cluster: KlammProcess, topic: str) -> None:
     answer = ask(cluster, topic, [b.PlainRecord(value=b"%d" % number) for number in range(100)])
-    assert len({one.partition for one in answer.records}) == 1
-    assert [one.offset for one in answer.records] == list(range(100))
+    assert len({record.partition for record in answer.records}) == 1
+    assert [record.offset for record in answer.records] == list(range(100))
     records = [b.PlainRecord(key=key, value=b"v") for key in KEYS]
     named = ask(cluster, topic, records, partition=3)
-    assert {one.partition for one in named.records} == {3}
+    assert {record.partition for record in named.records} == {3}
 
 
 def test_a_large_request_with_long_keys_and_headers_is_written_in_its_order(cluster: KlammProcess, topic: str) -> None:
@@ -134,7 +138,7 @@ def test_a_large_request_with_long_keys_and_headers_is_written_in_its_order(clus
         for number in range(ITEMS_MAX // 2)
     ]
     answer = ask(cluster, topic, records)
-    assert {one.error_code for one in answer.records} == {0}
+    assert {record.error_code for record in answer.records} == {0}
     found = {(each.partition, each.offset): each for each in read_all(cluster.bootstrap, partitions(topic))}
     assert len(found) == len(records)
     for one, record in zip(answer.records, records, strict=True):
@@ -222,11 +226,11 @@ def test_a_bad_request_has_its_error_for_each_record(
             for name in ("flights", "latest", "others"):
                 await broker.wait_for_topic(name)
             answer = await produce(broker, [b.PlainRecord(value=b"v")] * 2, **fields)
-            assert [one.error_code for one in answer.records] == [code, code]
-            assert all(text in one.error_message for one in answer.records)
-            assert {one.offset for one in answer.records} == {-1}
+            assert [record.error_code for record in answer.records] == [code, code]
+            assert all(text in record.error_message for record in answer.records)
+            assert {record.offset for record in answer.records} == {-1}
             is_elsewhere = code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert {one.HasField("current_leader") for one in answer.records} == {is_elsewhere}
+            assert {record.HasField("current_leader") for record in answer.records} == {is_elsewhere}
             assert not is_elsewhere or answer.records[0].current_leader == 2
 
     asyncio.run(scenario())
@@ -301,7 +305,9 @@ def test_batches_have_the_topics_codec_and_are_as_large_as_it_allows(start_broke
             await controller.create_topic("flights", configs=configs)
             await broker.wait_for_topic("flights")
             answer = await produce(broker, [b.PlainRecord(value=b"%04d" % number * 100) for number in range(50)])
-            assert [(one.error_code, one.offset) for one in answer.records] == [(0, number) for number in range(50)]
+            assert [(record.error_code, record.offset) for record in answer.records] == [
+                (0, number) for number in range(50)
+            ]
             _, data = await broker.fetch("flights")
             headers = list(iter_headers(data))
             assert {header.compression for _, header in headers} == {wanted}
@@ -320,7 +326,9 @@ def test_with_acks_of_zero_the_records_have_no_offsets(start_broker: StartBroker
             await broker.wait_for_topic("flights")
             answer = await produce(broker, [GOOD, GOOD], acks=acks)
             offsets = [-1, -1] if acks == 0 else [0, 1]
-            assert [(one.error_code, one.offset) for one in answer.records] == [(0, offset) for offset in offsets]
+            assert [(record.error_code, record.offset) for record in answer.records] == [
+                (0, offset) for offset in offsets
+            ]
             _, data = await broker.fetch("flights")
             assert len(decode_batch(data)) == 2
 

@@ -50,8 +50,8 @@ def fill(cluster: BrokerCluster, admin: Admin, topic: str, replicas: dict[int, t
         for number in range(COUNT):
             producer.send(topic, value(number), partition=0)
         producer.flush()
-    wait_until(lambda: all(len(segments(cluster, one, topic)) > 5 for one in replicas[0]), cluster.logs)
-    wait_until(lambda: all(is_flushed(cluster, one, topic) for one in replicas[0]), cluster.logs)
+    wait_until(lambda: all(len(segments(cluster, replica, topic)) > 5 for replica in replicas[0]), cluster.logs)
+    wait_until(lambda: all(is_flushed(cluster, replica, topic) for replica in replicas[0]), cluster.logs)
 
 
 def is_flushed(cluster: BrokerCluster, broker_id: int, topic: str) -> bool:

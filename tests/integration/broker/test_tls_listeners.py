@@ -49,7 +49,9 @@ def test_a_kafka_client_uses_transactions_and_groups_over_tls(
     consumer.commit(asynchronous=False)
     consumer.close()
     told = AdminClient(settings).list_topics(timeout=patience())
-    assert [(one.host, one.port) for one in told.brokers.values()] == [(HOST, int(settings["bootstrap.servers"][10:]))]
+    assert [(broker.host, broker.port) for broker in told.brokers.values()] == [
+        (HOST, int(settings["bootstrap.servers"][10:]))
+    ]
 
 
 def complaint(settings: Settings) -> str:

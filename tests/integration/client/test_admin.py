@@ -71,8 +71,8 @@ def test_a_topic_is_created_described_grown_and_deleted(admin):
     assert (created.partition_count, created.replication_factor) == (3, 1)
     described = admin.describe_topics(["life"])["life"]
     assert described.topic_id == created.topic_id
-    assert [each.partition for each in described.partitions] == [0, 1, 2]
-    assert all(each.leader in each.isr for each in described.partitions)
+    assert [partition.partition for partition in described.partitions] == [0, 1, 2]
+    assert all(partition.leader in partition.isr for partition in described.partitions)
     admin.create_partitions({"life": 5})
     assert len(admin.list_topics()["life"].partitions) == 5
     admin.delete_topics(["life"])
@@ -186,7 +186,7 @@ def test_records_are_deleted_up_to_an_offset(admin, bootstrap, topic):
 def test_describe_log_dirs_counts_the_bytes_of_producers_and_consumers(admin, bootstrap, topic):
     def counted():
         ((log_dir,),) = admin.describe_log_dirs(topics=[topic]).values()
-        return {each.tp.partition: (each.in_bytes, each.out_bytes) for each in log_dir.replicas}
+        return {replica.tp.partition: (replica.in_bytes, replica.out_bytes) for replica in log_dir.replicas}
 
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"v" * 1000, partition=0).result(patience())

@@ -353,7 +353,7 @@ def test_the_users_partitioner_chooses_for_each_row(bootstrap, topic):
     with Producer(bootstrap_servers=bootstrap, partitioner_class=choose) as producer:
         producer.send_arrow(topic, pa.table({"value": [b"a", b"b"], "key": [b"k", None]})).result(patience())
     assert seen == [(b"k", b"a", 2), (None, b"b", 2)]
-    assert next(each.partition for each in read_records(bootstrap, topic, 2) if each.value == b"a") == 1
+    assert next(record.partition for record in read_records(bootstrap, topic, 2) if record.value == b"a") == 1
 
 
 @pytest.mark.parametrize(

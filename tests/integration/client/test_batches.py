@@ -203,7 +203,7 @@ def test_the_command_line_shows_ledgers_and_aborts_an_open_part(query: Query, cl
     row = listed[query.ledger.query_id]
     assert (row["sink"], row["run_id"], row["committed_batch_id"]) == ("orders", "run", -1)
     assert row["prepared"] == len(parts)
-    assert all(one.prepared_ms > 0 for one in query.admin.list_ledgers()[query.ledger].open_parts)
+    assert all(open_part.prepared_ms > 0 for open_part in query.admin.list_ledgers()[query.ledger].open_parts)
     described = klamm("ledgers", "describe", *query.ledger, "--json").document
     assert {one["transactional_id"] for one in described} == {part.transactional_id for part in parts}
     assert klamm("transactions", "abort", parts[0].transactional_id).status == 0

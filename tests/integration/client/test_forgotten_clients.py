@@ -86,7 +86,7 @@ async def async_admin(bootstrap: str, _: str) -> None:
 def connection_count(server: KlammProcess) -> int:
     """Returns the number of this process's connections to the cluster."""
     connections = psutil.Process().net_connections("tcp")
-    return sum(bool(one.raddr) and one.raddr.port == server.port for one in connections)
+    return sum(bool(connection.raddr) and connection.raddr.port == server.port for connection in connections)
 
 
 @pytest.mark.parametrize("use", [producer, consumer, admin])

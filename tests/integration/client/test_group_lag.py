@@ -72,8 +72,8 @@ def metric(port: int, name: str, group: str, partition: int = 0) -> float | None
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=patience()) as answer:
         families = text_string_to_metric_families(answer.read().decode())
     wanted = {"group": group, "partition": str(partition)}
-    samples = [one for family in families if family.name == name for one in family.samples]
-    return next((one.value for one in samples if wanted.items() <= one.labels.items()), None)
+    samples = [sample for family in families if family.name == name for sample in family.samples]
+    return next((sample.value for sample in samples if wanted.items() <= sample.labels.items()), None)
 
 
 def test_a_group_knows_how_old_its_next_record_is_and_when_retention_deletes_it(

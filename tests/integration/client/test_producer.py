@@ -46,7 +46,9 @@ def test_names_and_contents_of_subclasses_are_sent_as_others() -> None:
         producer.send(Names.TOPIC, value, Content(b"key"), headers=headers).result(patience())
         producer.send_many(Names.TOPIC, [value], keys=[Content(b"key")], headers=headers).result(patience())
         records = cluster.records("t", 0)
-    assert [(each.key, each.value, each.headers) for each in records] == [(b"key", b"value", (("h", b"1"),))] * 2
+    assert [(record.key, record.value, record.headers) for record in records] == [
+        (b"key", b"value", (("h", b"1"),))
+    ] * 2
 
 
 def test_send_writes_to_the_partition_that_the_caller_chose() -> None:

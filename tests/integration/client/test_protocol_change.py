@@ -121,7 +121,7 @@ def test_a_static_member_changes_its_protocol_under_its_name(cluster, topic):
     new = Worker(cluster.bootstrap, topic, ownership, "new", group_instance_id="i", **CONSUMER)
     wait_for_shares(ownership, 3, 3)
     with workers(new, other), Admin(bootstrap_servers=cluster.bootstrap) as admin:
-        assert {one.group_instance_id: one.type for one in admin.describe_groups([topic])[topic].members} == {
+        assert {member.group_instance_id: member.type for member in admin.describe_groups([topic])[topic].members} == {
             "i": "consumer",
             "j": "classic",
         }

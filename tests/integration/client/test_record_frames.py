@@ -59,7 +59,11 @@ class SecuredCluster:
 def framed_requests(metrics_port: int, api_key: ApiKey = ApiKey.KLAMM_PRODUCE) -> float:
     """Returns how many requests of this kind have come to the Kafka listeners."""
     samples = read_samples(metrics_port)
-    return sum(one.value for one in samples if one.labels.get("api") == api_key.name and one.name.endswith("_total"))
+    return sum(
+        sample.value
+        for sample in samples
+        if sample.labels.get("api") == api_key.name and sample.name.endswith("_total")
+    )
 
 
 def send_until(producer: Producer, topic: str, is_enough: Any) -> int:
@@ -84,7 +88,8 @@ def keys_of(settings: dict[str, Any], topic: str, count: int) -> list[bytes | No
         keys: list[bytes | None] = []
         wait_until(
             lambda: (
-                keys.extend(one.key for records in consumer.poll(500).values() for one in records) or len(keys) >= count
+                keys.extend(record.key for records in consumer.poll(500).values() for record in records)
+                or len(keys) >= count
             )
         )
     return keys
@@ -231,7 +236,9 @@ def test_no_record_goes_to_another_cluster_that_listens_at_the_kafka_address(tmp
             send_until(
                 producer,
                 "t",
-                lambda: any(one.labels.get("api") == asked and one.value for one in read_samples(metrics_port)),
+                lambda: any(
+                    sample.labels.get("api") == asked and sample.value for sample in read_samples(metrics_port)
+                ),
             )
             assert producer.metrics()["record-error-total"] == 0
         assert framed_requests(metrics_port) == 0

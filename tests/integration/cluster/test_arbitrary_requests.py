@@ -56,7 +56,7 @@ VALUES: dict[int, list[Any]] = {
 
 def value_of(rng: random.Random, field: FieldDescriptor) -> Any:
     if field.type == FieldDescriptor.TYPE_ENUM:
-        return rng.choice([each.number for each in field.enum_type.values])
+        return rng.choice([value.number for value in field.enum_type.values])
     if field.name.endswith(("timeout_ms", "wait_ms")):
         return rng.choice([0, 1, 50, -1])  # longer values would only make the test longer
     if field.name in ("broker_id", "coordinator_id"):
@@ -165,4 +165,4 @@ def assert_all_is_well(bootstrap: str) -> None:
         written = producer.send("afterwards", b"still here").result(timeout=patience())
         consumer.subscribe(["afterwards"])
         records = [record for each in consumer.poll(timeout_ms=int(patience() * 1_000)).values() for record in each]
-    assert [(each.offset, each.value) for each in records] == [(written.offset, b"still here")], RERUN
+    assert [(record.offset, record.value) for record in records] == [(written.offset, b"still here")], RERUN

@@ -38,7 +38,9 @@ def make_skewed(cluster: BrokerCluster, admin: Admin) -> None:
 
 
 def hosted(admin: Admin) -> Counter[int]:
-    return Counter(broker_id for each in describe(admin, "t").partitions for broker_id in each.target_replicas)
+    return Counter(
+        broker_id for partition in describe(admin, "t").partitions for broker_id in partition.target_replicas
+    )
 
 
 def count_records(cluster: BrokerCluster) -> int:
@@ -71,9 +73,9 @@ def test_a_skewed_cluster_is_balanced_and_a_second_plan_is_empty(cluster: Broker
         assert "moved" in moved.err
         after = hosted(admin)
         assert all(7 <= after[broker_id] <= 9 for broker_id in (1, 2, 3))
-        leaders = Counter(each.leader for each in describe(admin, "t").partitions)
+        leaders = Counter(partition.leader for partition in describe(admin, "t").partitions)
         assert all(3 <= leaders[broker_id] <= 5 for broker_id in (1, 2, 3))
-        assert all(set(each.isr) == set(each.replicas) for each in describe(admin, "t").partitions)
+        assert all(set(partition.isr) == set(partition.replicas) for partition in describe(admin, "t").partitions)
         assert not throttled(admin)
         assert klamm.ok(*balance, "--dry-run", "--json").document["moves"] == []
     assert count_records(cluster) == PARTITIONS * PER_PARTITION

@@ -78,9 +78,9 @@ def hosts(directory: pathlib.Path, *processes: str, **settings: str) -> Iterator
         cluster.controllers[1].start()
         found = [
             BrokerHost(
-                directory, _controllers(cluster), 100 * number, each, broker_rack=f"dc1/host{number}", **settings
+                directory, _controllers(cluster), 100 * number, process, broker_rack=f"dc1/host{number}", **settings
             )
-            for number, each in enumerate(processes, 1)
+            for number, process in enumerate(processes, 1)
         ]
         try:
             for host in found:
@@ -98,8 +98,10 @@ def test_the_processes_of_a_host_are_one_domain_and_one_line_and_stop_in_turn(tm
         with Admin(bootstrap_servers=first.bootstrap) as admin:
             admin.create_topics([NewTopic("t", 8, 2)])
             partitions = admin.describe_topics(["t"])["t"].partitions
-        assert {frozenset(node_id // 100 for node_id in each.replicas) for each in partitions} == {frozenset({1, 2})}
-        assert {node_id for each in partitions for node_id in each.replicas} == {100, 101, 200, 201}
+        assert {frozenset(node_id // 100 for node_id in partition.replicas) for partition in partitions} == {
+            frozenset({1, 2})
+        }
+        assert {node_id for partition in partitions for node_id in partition.replicas} == {100, 101, 200, 201}
 
         status = KlammCommand(first.bootstrap)("cluster", "status")
         lines = [line.split()[:4] for line in status.out.splitlines() if "dc1/" in line]
@@ -109,7 +111,7 @@ def test_the_processes_of_a_host_are_one_domain_and_one_line_and_stop_in_turn(tm
         assert first.server.end(signal.SIGTERM) == 0
         assert not any(child.is_running() for child in children.values())
         with Admin(bootstrap_servers=second.bootstrap) as admin:
-            leaders = {each.leader for each in admin.describe_topics(["t"])["t"].partitions}
+            leaders = {partition.leader for partition in admin.describe_topics(["t"])["t"].partitions}
         assert leaders <= {200, 201}, "the brokers handed all leaderships over"
     assert (tmp_path / "host-100-2" / "meta.properties").exists()
 
@@ -125,7 +127,7 @@ def test_a_broker_that_dies_is_restarted_and_the_host_serves_again(tmp_path: pat
         host.server.signal(signal.SIGKILL)
         children = list(host.children().values())
         host.server.wait()
-        wait_until(lambda: not any(each.is_running() and each.status() != "zombie" for each in children))
+        wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
 
 
 def test_the_exit_status_is_that_of_the_worst_process(tmp_path: pathlib.Path) -> None:
@@ -170,7 +172,7 @@ def test_bad_values_are_refused_with_what_was_expected(
     tmp_path: pathlib.Path, arguments: tuple[str, ...], status: int, complaint: str
 ) -> None:
     settings = ("node.id=1", "controller.quorum.bootstrap.servers=localhost:9093", f"log.dirs={tmp_path / 'data'}")
-    sets = [word for each in settings for word in ("--set", each)]
+    sets = [word for setting in settings for word in ("--set", setting)]
     refused = subprocess.run(
         [sys.executable, "-m", "klamm_broker", *sets, *arguments],
         capture_output=True,

@@ -76,14 +76,14 @@ def test_no_record_is_lost_or_reordered_while_each_broker_restarts(tmp_path: pat
         for broker_id, broker in cluster.brokers.items():
             wait_until(
                 lambda: (
-                    all(len(one.isr) == 3 for one in describe(admin, TOPIC).partitions)
+                    all(len(partition.isr) == 3 for partition in describe(admin, TOPIC).partitions)
                     and all(any(number % PARTITIONS == one for number, _ in stream.acknowledged) for one in range(3))
                 ),
                 cluster.logs,
             )
-            assert broker_id in {one.leader for one in describe(admin, TOPIC).partitions}
+            assert broker_id in {partition.leader for partition in describe(admin, TOPIC).partitions}
             assert broker.end(signal.SIGTERM) == 0
-            assert broker_id not in {one.leader for one in describe(admin, TOPIC).partitions}
+            assert broker_id not in {partition.leader for partition in describe(admin, TOPIC).partitions}
             settled = len(stream.acknowledged)
             wait_until(lambda settled=settled: len(stream.acknowledged) > settled + 30, cluster.logs)
             broker.start()

@@ -74,7 +74,7 @@ def test_servers_with_kafkas_own_configuration_files_form_a_cluster(
             read: list[bytes | None] = []
 
             def is_read() -> bool:
-                read.extend(each.value for records in consumer.poll(100).values() for each in records)
+                read.extend(record.value for records in consumer.poll(100).values() for record in records)
                 return bool(read)
 
             wait_until(is_read)

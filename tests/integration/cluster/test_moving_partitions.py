@@ -61,7 +61,7 @@ def produce(cluster: BrokerCluster, name: str, partitions: int = 1) -> None:
 
 def read(cluster: BrokerCluster, name: str, count: int) -> list[bytes]:
     with Consumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest") as consumer:
-        partitions = [TopicPartition(name, each.partition) for each in partitions_of(cluster, name)]
+        partitions = [TopicPartition(name, partition.partition) for partition in partitions_of(cluster, name)]
         consumer.assign(partitions)
         values: list[bytes] = []
 
@@ -100,12 +100,12 @@ def test_a_plan_moves_partitions_with_their_records(cluster: BrokerCluster, admi
     assert (document["throttle"], document["validate_only"]) == (1, True)
     assert throttles(klamm, "moved") == set()
     assert klamm.ok("reassign", "list", "--json").document == []
-    assert all(each.replicas == (1,) for each in describe(admin, "moved").partitions)
+    assert all(partition.replicas == (1,) for partition in describe(admin, "moved").partitions)
     back = klamm.ok("reassign", "execute", "-", stdin=plan)
     assert [each["replicas"] for each in back.document["partitions"]] == [[1], [1]]
     wait(cluster, admin, "moved", {2, 3})
     wait_until(lambda: not klamm.ok("reassign", "list", "--json").document, cluster.logs)
-    assert all(each.leader in (2, 3) for each in describe(admin, "moved").partitions)
+    assert all(partition.leader in (2, 3) for partition in describe(admin, "moved").partitions)
     assert read(cluster, "moved", len(RECORDS)) == sorted(RECORDS)
 
 
@@ -307,7 +307,7 @@ def test_a_stopped_broker_hands_over_its_partitions_and_leads_again_after_an_ele
     assert describe(admin, "led").partitions[0].leader != 1
     (row,) = klamm.ok("topics", "elect-leaders", "led", "--json").document
     assert (row["partition"], row["result"]) == (0, "elected")
-    assert [each.leader for each in describe(admin, "led").partitions] == [1, 2, 3]
+    assert [partition.leader for partition in describe(admin, "led").partitions] == [1, 2, 3]
     assert read(cluster, "led", 2 * len(RECORDS)) == sorted(2 * RECORDS)
 
 
@@ -323,7 +323,7 @@ def test_an_unclean_election_happens_only_on_request_and_is_counted_and_logged(
     wait_until(lambda: describe(admin, "unclean").partitions[0].leader == -1, cluster.logs)
     cluster.brokers[2].start()
     wait_until(
-        lambda: 2 in {each.node_id for each in admin.describe_cluster().brokers if not each.fenced}, cluster.logs
+        lambda: 2 in {broker.node_id for broker in admin.describe_cluster().brokers if not broker.fenced}, cluster.logs
     )
     (row,) = klamm.ok("topics", "describe", "unclean", "--json").document
     assert (row["leader"], row["isr"]) == (-1, []), "broker 2 lacks records, and nobody asked"

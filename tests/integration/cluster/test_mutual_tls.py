@@ -154,7 +154,9 @@ def test_no_record_is_lost_or_doubled_while_certificates_change_and_a_broker_sta
     produce(500)
     cluster.brokers[2].start()
     wait_until(
-        lambda: all(len(one.isrs) == 3 for one in admin.list_topics("t", patience()).topics["t"].partitions.values()),
+        lambda: all(
+            len(partition.isrs) == 3 for partition in admin.list_topics("t", patience()).topics["t"].partitions.values()
+        ),
         cluster.logs,
         between=lambda: produce(5),
     )
@@ -237,4 +239,4 @@ def _described(channel: grpc.Channel) -> list[int]:
             pb.DescribeClusterRequest.SerializeToString,
             pb.DescribeClusterResponse.FromString,
         )
-        return sorted(one.node_id for one in call(pb.DescribeClusterRequest(), timeout=patience()).brokers)
+        return sorted(broker.node_id for broker in call(pb.DescribeClusterRequest(), timeout=patience()).brokers)

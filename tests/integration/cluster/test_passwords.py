@@ -105,7 +105,9 @@ class PasswordCluster:
             admin.alter_user_scram_credentials([alteration])
 
     def logs(self) -> str:
-        return "\n".join(f"== {one.log_path.name}\n{one.log_path.read_text()[-3000:]}" for one in self.processes)
+        return "\n".join(
+            f"== {process.log_path.name}\n{process.log_path.read_text()[-3000:]}" for process in self.processes
+        )
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +207,7 @@ def test_no_record_is_lost_or_doubled_while_sessions_end(cluster: PasswordCluste
                 def take() -> None:
                     nonlocal read
                     for records in consumer.poll(1_000).values():
-                        values.extend(int(each.value) for each in records if each.offset > begun)
+                        values.extend(int(record.value) for record in records if record.offset > begun)
                         read = max(read, records[-1].offset)
 
                 timer = threading.Timer(RENEWALS * REAUTH_MS / 1000, stopped.set)

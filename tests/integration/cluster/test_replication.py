@@ -87,7 +87,9 @@ class Topic:
     def wait_equal(self) -> bytes:
         """Waits until every replica has the same bytes, and returns them."""
         brokers = self._cluster.brokers
-        wait_until(lambda: len({self._cluster.records(one, self.name) for one in brokers}) == 1, self._cluster.logs)
+        wait_until(
+            lambda: len({self._cluster.records(broker, self.name) for broker in brokers}) == 1, self._cluster.logs
+        )
         return self._cluster.records(1, self.name)
 
 

@@ -46,7 +46,7 @@ def held_bytes(cluster: BrokerCluster, broker_id: int, topic: str) -> float:
     """Returns the bytes that a broker, as the topic's leader, keeps for groups."""
     port = int(cluster.brokers[broker_id].settings["metrics.port"])
     name = "klamm_broker_partition_retention_held_bytes"
-    return sum(one.value for one in read_samples(port) if one.name == name and one.labels["topic"] == topic)
+    return sum(sample.value for sample in read_samples(port) if sample.name == name and sample.labels["topic"] == topic)
 
 
 def first_segments(cluster: BrokerCluster, topic: str) -> list[int]:

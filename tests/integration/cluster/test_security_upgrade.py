@@ -125,7 +125,7 @@ class OurLoad(Load):
             consumer.subscribe([self.topic])
             while not self.is_stopping:
                 for records in consumer.poll(200).values():
-                    self.read.extend(int(each.value) for each in records)
+                    self.read.extend(int(record.value) for record in records)
 
 
 class KafkaLoad(Load):
@@ -246,7 +246,7 @@ def logged(cluster: UpgradedCluster, topic: str) -> list[list[int]]:
     """Returns the numbers in the log of each partition."""
     consumer = confluent_kafka.Consumer({**cluster.kafka(Step.CLOSED), "group.id": topic, "enable.auto.commit": False})
     partitions = [confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)]
-    ends = [consumer.get_watermark_offsets(one, patience())[1] for one in partitions]
+    ends = [consumer.get_watermark_offsets(partition, patience())[1] for partition in partitions]
     consumer.assign(partitions)
     found: list[list[int]] = [[] for _ in partitions]
 

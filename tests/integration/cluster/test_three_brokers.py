@@ -40,7 +40,7 @@ def create(admin: Admin, topic: str, partitions: int) -> None:
 
 
 def leaders(admin: Admin, topic: str) -> dict[int, int]:
-    return {one.partition: one.leader for one in admin.describe_topics([topic])[topic].partitions}
+    return {partition.partition: partition.leader for partition in admin.describe_topics([topic])[topic].partitions}
 
 
 def produce(address: str, topic: str, records: list[b.PlainRecord]) -> b.ProduceRecordsResponse:
@@ -58,13 +58,13 @@ def produce(address: str, topic: str, records: list[b.PlainRecord]) -> b.Produce
 
 def test_plain_records_for_other_leaders_are_refused_with_the_addresses_of_these(cluster: Up, admin: Admin) -> None:
     create(admin, "plain", 6)
-    addresses = {one.node_id: f"{one.host}:{one.port}" for one in admin.describe_cluster().brokers}
+    addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in admin.describe_cluster().brokers}
     left = list(PLAIN)
     answers = []
 
     def is_known() -> bool:
         answers.append(produce(addresses[1], "plain", left))
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION not in {one.error_code for one in answers[-1].records}
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION not in {record.error_code for record in answers[-1].records}
 
     wait_until(is_known)
     answer = answers[-1]
@@ -76,10 +76,13 @@ def test_plain_records_for_other_leaders_are_refused_with_the_addresses_of_these
             assert one.current_leader == leaders(admin, "plain")[one.partition]
             by_leader.setdefault(one.current_leader, []).append(record)
     assert by_leader.keys() == {2, 3}
-    named = {one.node_id: f"{one.endpoint.host}:{one.endpoint.port}" for one in answer.node_endpoints}
+    named = {
+        node_endpoint.node_id: f"{node_endpoint.endpoint.host}:{node_endpoint.endpoint.port}"
+        for node_endpoint in answer.node_endpoints
+    }
     assert named == {number: addresses[number] for number in (2, 3)}
     for number, records in by_leader.items():
-        assert {one.error_code for one in produce(named[number], "plain", records).records} == {0}
+        assert {record.error_code for record in produce(named[number], "plain", records).records} == {0}
     found = read_all(cluster.bootstrap, [TopicPartition("plain", number) for number in range(6)])
     assert sorted(one.value for one in found) == sorted(one.value for one in PLAIN)
 
@@ -107,7 +110,7 @@ def test_a_topic_is_spread_over_several_leaders_although_a_broker_is_killed(clus
     wait_until(lambda: "klamm_broker 2" in cluster.children())
     check_topic(cluster.bootstrap, "target", RECORDS)
     described = admin.describe_topics(["target"])["target"]
-    assert {len(one.target_replicas) for one in described.partitions} == {3}
+    assert {len(partition.target_replicas) for partition in described.partitions} == {3}
     fill(cluster.bootstrap, "target", RECORDS, RECORDS + 1_000)
     with Consumer(**settings) as consumer:
         consumer.subscribe(["target"])

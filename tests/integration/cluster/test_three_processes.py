@@ -146,4 +146,7 @@ def test_a_group_does_not_notice_that_its_coordinator_was_killed(deployment: Dep
         assert (again.state, again.generation_id) == ("Stable", group.generation_id)
         assert {each.member_id for each in again.members} == {each.member_id for each in group.members}
         assert [list(listener.calls) for listener in listeners] == seen
-        assert {tp.partition: each.offset for tp, each in admin.list_group_offsets(GROUP).items()} == {0: 2, 1: 2}
+        assert {tp.partition: group_offset.offset for tp, group_offset in admin.list_group_offsets(GROUP).items()} == {
+            0: 2,
+            1: 2,
+        }

@@ -93,7 +93,7 @@ def test_a_command_without_an_answer_names_the_address_and_the_timeout(klamm, ar
 )
 def test_the_server_may_be_named_before_the_command(klamm, arguments):
     elsewhere = KlammCommand("127.0.0.1:1")
-    assert elsewhere(*(each.format(klamm.bootstrap) for each in arguments)).status == 0
+    assert elsewhere(*(argument.format(klamm.bootstrap) for argument in arguments)).status == 0
 
 
 def test_a_malformed_bootstrap_is_refused(klamm):

@@ -149,7 +149,7 @@ def test_top_shows_the_rates_between_two_samples(klamm, cluster):
     assert busy["records_s"] * found.interval_s == pytest.approx(2, abs=0.1 * found.interval_s)
     assert busy["in_mib_s"] >= 0
     assert found.brokers[0]["records_s"] == busy["records_s"]
-    assert [(each["group"], each["lag"]) for each in found.groups] == [("shop", 0)]
+    assert [(group["group"], group["lag"]) for group in found.groups] == [("shop", 0)]
     assert found.endpoints[0]["requests_s"] > 0
     assert found.left_out == ""
 

@@ -53,7 +53,7 @@ def test_json_lines_carry_all_fields_of_a_record_and_consumed_json_can_be_produc
     ]
     klamm.ok("produce", topic, "--json-lines", stdin="\n".join(map(json.dumps, documents)))
     consumed = klamm.ok("consume", topic, "--from", "beginning", "--exit", "--json")
-    by_place = {(each["partition"], each["offset"]): each for each in consumed.documents}
+    by_place = {(document["partition"], document["offset"]): document for document in consumed.documents}
     assert by_place.keys() == {(0, 0), (1, 0), (2, 0), (2, 1)}
     assert by_place[2, 0] == {
         "topic": topic,

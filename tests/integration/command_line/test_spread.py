@@ -199,7 +199,7 @@ def test_the_target_has_the_configs_of_the_source(klamm, topic):
 )
 def test_wrong_topics_and_numbers_are_refused(klamm, topic, arguments, status, text):
     klamm.ok("consume", topic, "--group", topic, "--exit")  # makes __consumer_offsets
-    words = [each.format(topic=topic) if isinstance(each, str) else each for each in arguments]
+    words = [argument.format(topic=topic) if isinstance(argument, str) else argument for argument in arguments]
     assert text in klamm.refused(status, "topics", "spread", *words)
 
 
@@ -208,7 +208,7 @@ def test_records_that_retention_deletes_before_they_are_copied_are_skipped(klamm
     klamm.ok("topics", "spread", *command)
     fill(klamm.bootstrap, topic, 0, SOME)
     tps = partitions_of(topic, 3)
-    ends = [one.offset for _, one in sorted(admin.list_offsets(dict.fromkeys(tps, LATEST_TIMESTAMP)).items())]
+    ends = [offset.offset for _, offset in sorted(admin.list_offsets(dict.fromkeys(tps, LATEST_TIMESTAMP)).items())]
     # Deletes all records of the first partition, and a half of those of the second one.
     admin.delete_records({tps[0]: ends[0], tps[1]: ends[1] // 2})
     last = klamm.ok("topics", "spread", *command, "--cut", "--json").document

@@ -70,7 +70,7 @@ def ended(processes) -> bool:
 
 def voters(klamm):
     replicas = klamm.ok("cluster", "quorum", "--json").document["replicas"]
-    return {each["id"]: each["role"] for each in replicas if each["kind"] == "controller"}
+    return {replica["id"]: replica["role"] for replica in replicas if replica["kind"] == "controller"}
 
 
 def test_a_dry_run_changes_no_voters(tmp_path):
@@ -126,7 +126,7 @@ def test_auto_starts_a_broker_for_each_core_of_the_affinity_in_one_failure_domai
             os.sched_setaffinity(0, before)
             assert sum(name.startswith("klamm_broker") for name in cluster.children()) == len(cores)
             brokers = cluster.klamm.ok("cluster", "status", "--json").document["brokers"]
-            assert {each["rack"] for each in brokers} == ({socket.gethostname()} if len(cores) > 1 else {None})
+            assert {broker["rack"] for broker in brokers} == ({socket.gethostname()} if len(cores) > 1 else {None})
     finally:
         os.sched_setaffinity(0, before)
 

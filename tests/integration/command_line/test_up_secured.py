@@ -85,7 +85,7 @@ def test_only_a_client_with_the_generated_files_can_use_a_secured_cluster(
         )
         assert sorted(consumed.out.split()) == ["one", "two"]
     files = [data_dir, *data_dir.rglob("*")]
-    assert [one for one in files if one.stat().st_mode & 0o077] == [], "others may use these files"
+    assert [file for file in files if file.stat().st_mode & 0o077] == [], "others may use these files"
 
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat not found: make test installs it")

@@ -66,7 +66,7 @@ async def describe(quorum: Quorum) -> pb.DescribeQuorumResponse:
 
 def controllers_of(described: pb.DescribeQuorumResponse) -> list[pb.QuorumReplica]:
     """Returns the controllers, without the brokers and coordinators, which are observers."""
-    return [each for each in described.replicas if each.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
+    return [replica for replica in described.replicas if replica.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
 
 
 async def all_caught_up(quorum: Quorum) -> None:
@@ -94,7 +94,7 @@ def test_every_controller_names_the_leader_of_the_quorum(quorum: Quorum) -> None
     else:
         pytest.fail("no leader lasts for as long as it takes to ask everybody")
     assert (described.leader_id, controller_id) == (leader.node_id, leader.node_id)
-    assert [(each.kind.name, each.node_id, each.is_voter) for each in described.replicas] == [
+    assert [(replica.kind.name, replica.node_id, replica.is_voter) for replica in described.replicas] == [
         *(("CONTROLLER", node_id, True) for node_id in (1, 2, 3)),
         ("BROKER", 1, False),
         ("COORDINATOR", 1, False),
@@ -159,7 +159,7 @@ def test_records_are_produced_and_consumed_while_controllers_stop_and_start(quor
         read: list[bytes] = []
 
         def poll() -> None:
-            read.extend(each.value for records in consumer.poll(timeout_ms=200).values() for each in records)
+            read.extend(record.value for records in consumer.poll(timeout_ms=200).values() for record in records)
 
         def flow(values: list[bytes]) -> None:
             for value in values:

@@ -139,7 +139,7 @@ def test_a_new_topic_without_numbers_gets_the_clusters_defaults(tmp_path):
             await running.add_broker()
             by_hand = NewTopic(name="b", assignments=[ReplicaAssignment(broker_ids=[1])])
             response = await running.admin.create_topics(CreateTopicsRequest(topics=[NewTopic(name="a"), by_hand]))
-            assert [(one.error_code, one.partition_count) for one in response.topics] == [(0, 3), (0, 1)]
+            assert [(topic.error_code, topic.partition_count) for topic in response.topics] == [(0, 3), (0, 1)]
             none = CreateTopicsRequest(topics=[NewTopic(name="c", partition_count=0)])
             assert (await running.admin.create_topics(none)).topics[0].error_code == ErrorCode.INVALID_PARTITIONS
 

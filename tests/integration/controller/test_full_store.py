@@ -106,7 +106,7 @@ def test_a_store_without_space_can_be_closed(disk: pathlib.Path) -> None:
     store.close()
     (disk / "filler").unlink()
     reopened = RaftStore(disk / "db")
-    assert [each.index for each in reopened.load().entries] == list(range(refused))
+    assert [entry.index for entry in reopened.load().entries] == list(range(refused))
     reopened.close()
 
 

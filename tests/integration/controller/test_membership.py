@@ -72,7 +72,7 @@ async def broker_knows(quorum: Quorum, node_ids: set[int]) -> None:
 
 
 def voter_ids(described: QuorumDescription) -> list[int]:
-    return [each.node_id for each in described.replicas if each.is_voter]
+    return [replica.node_id for replica in described.replicas if replica.is_voter]
 
 
 async def stopped(process: ServerProcess) -> None:
@@ -96,7 +96,7 @@ async def followers_at_the_end(admin: AsyncAdmin) -> None:
 
     async def follow() -> bool:
         replicas = (await admin.describe_quorum()).replicas
-        kinds = {each.kind for each in replicas if not each.is_voter and not each.lag}
+        kinds = {replica.kind for replica in replicas if not replica.is_voter and not replica.lag}
         return {QuorumReplicaKind.BROKER, QuorumReplicaKind.COORDINATOR} <= kinds
 
     await until(follow, pause_s=0.05)
@@ -128,7 +128,7 @@ def test_two_new_controllers_replace_all_three_voters_under_load(tmp_path: pathl
                 await history.wait_for_acknowledgement(since_s)
             await followers_at_the_end(admin)
             described = await admin.describe_cluster()
-            assert [each.port for each in described.controllers] == [
+            assert [controller.port for controller in described.controllers] == [
                 quorum.controllers[node_id].port for node_id in (4, 5)
             ]
 
@@ -215,13 +215,13 @@ def test_the_new_address_of_a_moved_voter_is_stored_by_the_other_controllers(tmp
     async def run(quorum: Quorum) -> None:
         async with administering(quorum) as admin:
             leader = await asyncio.to_thread(quorum.wait_leader)
-            moving, staying = (each for each in quorum.controllers if each != leader.node_id)
+            moving, staying = (controller for controller in quorum.controllers if controller != leader.node_id)
             await stopped(quorum.controllers[moving])
             quorum.moved(moving).start()
-            ports = {each.port for each in quorum.controllers.values()}
+            ports = {controller.port for controller in quorum.controllers.values()}
 
             async def is_known() -> bool:
-                return {each.port for each in (await admin.describe_cluster()).controllers} == ports
+                return {controller.port for controller in (await admin.describe_cluster()).controllers} == ports
 
             await until(is_known, pause_s=0.05)
             # The moved controller is needed now. The others know its new port only because it told them and they stored

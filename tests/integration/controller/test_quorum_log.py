@@ -51,7 +51,7 @@ class Store(RaftStore):
         if self.error is not None:
             self.refused.release()
             raise self.error
-        self.groups.append(sum(len(each.entries) for each in persists))
+        self.groups.append(sum(len(persist.entries) for persist in persists))
         super().write(persists)
 
 

@@ -187,15 +187,15 @@ def test_offsets_of_topics_that_may_not_be_read_are_kept_back(tmp_path: Path) ->
             )
             stub = running.coordinator(1)
             committed = await stub.offset_commit(commit(CANARY, "t", "other", "missing"))
-            assert [one.error_code for one in committed.partitions] == [TOPIC, 0, TOPIC]
+            assert [partition.error_code for partition in committed.partitions] == [TOPIC, 0, TOPIC]
             names = [common.TopicPartitions(topic=topic, partitions=[0]) for topic in ("t", "other", "missing")]
             fetched = await stub.offset_fetch(pb.OffsetFetchRequest(group_id=CANARY, topics=names))
-            found = {one.topic: (one.error_code, one.offset, one.metadata) for one in fetched.offsets}
+            found = {offset.topic: (offset.error_code, offset.offset, offset.metadata) for offset in fetched.offsets}
             assert found == {"t": (TOPIC, -1, ""), "other": (0, 17, CANARY), "missing": (TOPIC, -1, "")}
             every = await stub.offset_fetch(pb.OffsetFetchRequest(group_id=CANARY, all_topics=True))
-            assert [one.topic for one in every.offsets] == ["other"]
+            assert [offset.topic for offset in every.offsets] == ["other"]
             deleted = await stub.offset_delete(pb.OffsetDeleteRequest(group_id=CANARY, topics=names))
-            assert {one.topic: one.error_code for one in deleted.partitions} == {
+            assert {partition.topic: partition.error_code for partition in deleted.partitions} == {
                 "t": TOPIC,
                 "other": 0,
                 "missing": TOPIC,

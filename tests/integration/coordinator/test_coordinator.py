@@ -127,7 +127,7 @@ def test_a_group_is_joined_described_listed_and_deleted(tmp_path: Path) -> None:
 
             assert await committed(running) == 42
             deleted = await running.ask(GROUP, "delete_groups", DeleteGroupsRequest(group_ids=[GROUP, "other"]))
-            assert [one.error_code for one in deleted.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+            assert [result.error_code for result in deleted.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
             assert await committed(running) == -1
 
     asyncio.run(scenario())

@@ -102,7 +102,7 @@ def test_every_operation_denied(tmp_path: Path) -> None:
                 return None if answer.error_code or groups.error_code else True
 
             await eventually(all_loaded)
-            (port,) = {one.port for one in image.brokers[1].listeners if one.name == "PLAINTEXT"}
+            (port,) = {listener.port for listener in image.brokers[1].listeners if listener.name == "PLAINTEXT"}
             await asyncio.to_thread(ask_everything, f"127.0.0.1:{port}")
             assert set(running.broker.server._replicas.image.topics_by_name) >= {CANARY, "t"}
 

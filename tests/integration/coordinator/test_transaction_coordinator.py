@@ -103,7 +103,9 @@ async def epoch_in(running: Cluster, partition: int, producer_id: int) -> int:
     request = DescribeProducersRequest(topics=[TopicPartitions(topic="t", partitions=[partition])])
     (described,) = (await running.broker_stub().describe_producers(request)).partitions
     assert not described.error_code, described
-    return next((one.producer_epoch for one in described.producers if one.producer_id == producer_id), -1)
+    return next(
+        (producer.producer_epoch for producer in described.producers if producer.producer_id == producer_id), -1
+    )
 
 
 def image_of(running: Cluster) -> MetadataImage:
@@ -118,7 +120,7 @@ def test_a_transaction_begins_is_listed_and_completes_with_its_markers(tmp_path:
             assert await add(running, producer, 0, 2) == 0
             described = await describe(running)
             assert (described.state, described.producer_epoch) == ("Ongoing", 0)
-            assert [(one.topic, list(one.partitions)) for one in described.topics] == [("t", [0, 2])]
+            assert [(topic.topic, list(topic.partitions)) for topic in described.topics] == [("t", [0, 2])]
 
             ended = await end(running, producer)
 
@@ -126,7 +128,9 @@ def test_a_transaction_begins_is_listed_and_completes_with_its_markers(tmp_path:
             await in_state(running, "CompleteCommit")
             assert [await epoch_in(running, number, producer[0]) for number in range(3)] == [1, -1, 1]
             listed = await ask(running, "list_transactions", ListTransactionsRequest(states=["completecommit"]))
-            assert [(one.transactional_id, one.state) for one in listed.transactions] == [(ID, "CompleteCommit")]
+            assert [(transaction.transactional_id, transaction.state) for transaction in listed.transactions] == [
+                (ID, "CompleteCommit")
+            ]
             nothing = await ask(running, "list_transactions", ListTransactionsRequest(states=["Ongoing"]))
             assert (nothing.error_code, list(nothing.transactions)) == (0, [])
             for pattern, found in ((f".*{ID[1:]}", [ID]), (ID[:1], []), ("(", None)):
@@ -135,7 +139,7 @@ def test_a_transaction_begins_is_listed_and_completes_with_its_markers(tmp_path:
                 if found is None:
                     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
                 else:
-                    assert [one.transactional_id for one in answer.transactions] == found
+                    assert [transaction.transactional_id for transaction in answer.transactions] == found
 
     asyncio.run(scenario())
 
@@ -240,11 +244,11 @@ def test_shards_stay_evenly_shared_when_coordinators_join_die_and_stop_and_lose_
     async def shared_among(running: Cluster, *coordinator_ids: int) -> bool:
         """Waits until each of these coordinators owns its even share of each topic, and no other one owns a shard."""
         share = SHARD_COUNT // len(coordinator_ids)
-        wanted = {(topic, one): share for topic in SHARD_TOPICS for one in coordinator_ids}
+        wanted = {(topic, coordinator_id): share for topic in SHARD_TOPICS for coordinator_id in coordinator_ids}
 
         async def look() -> bool | None:
             shards = image_of(running).shards.items()
-            return Counter((topic, one.coordinator_id) for (topic, _), one in shards) == wanted or None
+            return Counter((topic, shard.coordinator_id) for (topic, _), shard in shards) == wanted or None
 
         return await eventually(look)
 

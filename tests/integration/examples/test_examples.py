@@ -48,4 +48,4 @@ def test_every_example_has_a_page_and_a_test_and_is_listed_in_the_readme() -> No
 
 
 def test_the_pytest_plugin_is_registered_as_an_entry_point() -> None:
-    assert PLUGIN in [each.value for each in importlib.metadata.entry_points(group="pytest11")]
+    assert PLUGIN in [entry_point.value for entry_point in importlib.metadata.entry_points(group="pytest11")]

@@ -52,8 +52,12 @@ def described(wire: KafkaWire, broker: str, *names: str) -> dict[str, tuple[str 
     asked = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
     (result,) = wire.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked).results
     return {
-        one.name: (one.value, one.config_source, [(each.value, each.source) for each in one.synonyms])
-        for one in result.configs
+        config.name: (
+            config.value,
+            config.config_source,
+            [(synonym.value, synonym.source) for synonym in config.synonyms],
+        )
+        for config in result.configs
     }
 
 
@@ -174,4 +178,4 @@ def test_followers_keep_replicating_when_num_replica_fetchers_changes(tmp_path: 
                 admin.incremental_alter_configs({ALL: [ConfigChange("num.replica.fetchers", count)]})
                 wait_until(lambda change=change: changes_of_fetchers(cluster) == [change, change])
                 replicate()
-            assert all(len(one.isr) == 2 for one in admin.describe_topics(["spread"])["spread"].partitions)
+            assert all(len(partition.isr) == 2 for partition in admin.describe_topics(["spread"])["spread"].partitions)

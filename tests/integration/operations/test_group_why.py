@@ -250,7 +250,9 @@ def klamm(world: World) -> KlammCommand:
     return KlammCommand(world.bootstrap)
 
 
-@pytest.mark.parametrize(("group", "kind", "text"), SITUATIONS.values(), ids=[one[1] for one in SITUATIONS.values()])
+@pytest.mark.parametrize(
+    ("group", "kind", "text"), SITUATIONS.values(), ids=[situation[1] for situation in SITUATIONS.values()]
+)
 def test_the_first_three_lines_have_the_cause(klamm: KlammCommand, group: str, kind: str, text: str) -> None:
     def kinds() -> list[str]:
         return [one["kind"] for one in klamm.ok("groups", "why", group, "--json").document["causes"]]

@@ -109,7 +109,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         ours, kafkas = _endpoints(servers["broker"][0])
         admin = stack.enter_context(Admin(bootstrap_servers=ours))
         _work(stack, prometheus, admin, ours, kafkas)
-        yield Watched(prometheus, admin, {one.node_id: one for one in servers["controller"]})
+        yield Watched(prometheus, admin, {server.node_id: server for server in servers["controller"]})
 
 
 def _work(stack: ExitStack, prometheus: PrometheusServer, admin: Admin, ours: str, kafkas: str) -> None:

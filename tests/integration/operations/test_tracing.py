@@ -49,7 +49,9 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         with self._news:
             for resource in request.resource_spans:
                 (service,) = (
-                    one.value.string_value for one in resource.resource.attributes if one.key == "service.name"
+                    attribute.value.string_value
+                    for attribute in resource.resource.attributes
+                    if attribute.key == "service.name"
                 )
                 self.spans += [
                     Span(service, span.name, span.trace_id, span.span_id, span.parent_span_id)

@@ -138,7 +138,9 @@ def test_the_audit_file_contains_no_secret_and_only_its_owner_may_read_it(audite
     jwt = token(audience="another")
     audited.produce(audited.cluster.client("OAUTHBEARER", jwt), TOPIC)
     audited.produce(audited.cluster.client("PLAIN", WRONG_PASSWORD), TOPIC)
-    wait_until(lambda: {"OAUTHBEARER", "PLAIN"} <= {one["auth_protocol"] for one in audited.events() if _failed(one)})
+    wait_until(
+        lambda: {"OAUTHBEARER", "PLAIN"} <= {event["auth_protocol"] for event in audited.events() if _failed(event)}
+    )
     text = audited.path.read_text() + audited.cluster.log()
     assert not any(secret in text for secret in (PASSWORD, WRONG_PASSWORD, jwt, jwt.split(".")[2]))
     assert stat.S_IMODE(audited.path.stat().st_mode) == 0o600
@@ -171,8 +173,8 @@ def in_topic(audited: Audited, settings: Mapping[str, Any]) -> list[dict[str, An
             failures.append(error)
 
     def is_complete() -> bool:
-        wanted = {short(one)[:-1] for one in audited.events()}
-        return bool(failures) or wanted <= {short(one)[:-1] for one in events}
+        wanted = {short(event)[:-1] for event in audited.events()}
+        return bool(failures) or wanted <= {short(event)[:-1] for event in events}
 
     try:
         wait_until(is_complete, lambda: str(len(events)), between=poll)

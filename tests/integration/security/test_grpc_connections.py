@@ -89,7 +89,7 @@ def test_a_connection_whose_client_does_not_begin_is_closed(monkeypatch: pytest.
             with connected(patient_port, HOST, first) as earlier, connected(hasty_port, HOST, first) as later:
                 ends = [asyncio.create_task(asyncio.to_thread(wait_for_the_end, one)) for one in (earlier, later)]
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                assert [one.done() for one in ends] == [False, True]
+                assert [end.done() for end in ends] == [False, True]
                 earlier.shutdown(socket.SHUT_RDWR)
                 await asyncio.gather(*ends)
         finally:

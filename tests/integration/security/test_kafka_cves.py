@@ -96,7 +96,7 @@ def test_cve_2026_41115_a_group_is_described_only_with_describe_of_group_and_top
 def test_cve_2026_33558_debug_logs_hold_no_secrets(canary: CanaryCluster, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), canary.cluster.admin() as admin:
         admin.alter_user_scram_credentials([scram_upsertion("logged")])
-    logs = caplog.text + "".join(one.log_path.read_text() for one in canary.cluster.processes)
+    logs = caplog.text + "".join(process.log_path.read_text() for process in canary.cluster.processes)
     assert PASSWORD not in logs
 
 
@@ -171,7 +171,7 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time() -> None:
 
 def _comparisons_of_secrets(tree: ast.AST) -> Iterator[int]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and any(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops):
+        if isinstance(node, ast.Compare) and any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
             sides = [side for side in (node.left, *node.comparators) if not isinstance(side, ast.Constant)]
             if len(sides) > 1 and any(_SECRET_NAME.search(_name(side)) for side in sides):
                 yield node.lineno

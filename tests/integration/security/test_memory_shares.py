@@ -130,7 +130,9 @@ def test_one_users_groups_take_a_bounded_memory_and_leave_room_for_another_user(
         assert shown(metrics_port, "klamm_coordinator_group_metadata_bytes") <= MAX_BYTES
         refused_count = shown(metrics_port, "klamm_coordinator_group_refusals_total")
         assert refused_count == codes[ErrorCode.GROUP_MAX_SIZE_REACHED]
-        (line,) = (one for one in deployment.coordinator.log.splitlines() if "refused a request" in one)
+        (line,) = (
+            splitline for splitline in deployment.coordinator.log.splitlines() if "refused a request" in splitline
+        )
         assert "group.metadata.max.bytes, group=large-" in line
         assert f"user={HOST} " in line
 

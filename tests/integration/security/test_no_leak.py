@@ -165,4 +165,4 @@ def test_no_answer_of_an_rpc_names_a_topic_or_group_to_a_user_without_acls(canar
                         answer = b"" if first is None else first.SerializeToString()
                     except grpc.RpcError as error:
                         answer = str(error).encode()
-                    assert not [one for one in needles if one in answer], (rpc.path, answer)
+                    assert not [needle for needle in needles if needle in answer], (rpc.path, answer)

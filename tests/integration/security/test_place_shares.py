@@ -89,7 +89,7 @@ def test_a_client_that_parks_all_the_fetches_it_may_lets_a_fetch_of_another_addr
             broker = RawStub(channel, BROKER)
             await until(lambda: produced(broker))
             streams = [broker.fetch_stream(fetch_request([("orders", 0, 1)])) for _ in range(2 * PARKED_MAX)]
-            ends = [asyncio.ensure_future(one.read()) for one in streams]
+            ends = [asyncio.ensure_future(stream.read()) for stream in streams]
             for ended in itertools.islice(asyncio.as_completed(ends), PARKED_MAX):
                 with pytest.raises(aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
                     await ended
@@ -114,7 +114,7 @@ def test_a_client_with_all_the_calls_that_it_may_have_lets_another_address_call(
             await until(lambda: produced(brokers[0]))
             # These calls stay open without a parked request, because the client sends none.
             calls = [broker.produce_stream() for broker in brokers for _ in range(CALLS_MAX)]
-            ends = [asyncio.ensure_future(one.read()) for one in calls]
+            ends = [asyncio.ensure_future(call.read()) for call in calls]
             for ended in itertools.islice(asyncio.as_completed(ends), CALLS_MAX):
                 with pytest.raises(aio.AioRpcError):
                     await ended

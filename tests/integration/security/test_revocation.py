@@ -172,7 +172,7 @@ class Member:
         if not answer.error_code:
             self._epoch = answer.member_epoch
             if answer.assignment is not None:
-                self.topics = {one.topic_id for one in answer.assignment.topic_partitions}
+                self.topics = {topic_partition.topic_id for topic_partition in answer.assignment.topic_partitions}
         return int(answer.error_code)
 
 

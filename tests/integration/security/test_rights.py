@@ -128,13 +128,13 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
     async def run(directory: Path) -> Asked:
         async with cluster(directory, authorizer=authorizer, of_all=True, **SILENT_MEMBERS_STAY) as running:
             image = running.broker.server._replicas.image
-            (port,) = {one.port for one in image.brokers[1].listeners if one.name == "PLAINTEXT"}
+            (port,) = {listener.port for listener in image.brokers[1].listeners if listener.name == "PLAINTEXT"}
             servers = {
                 "broker": running.broker,
                 "controller": running.controller,
                 "coordinator": running.coordinators[1],
             }
-            grpc = {kind: f"{SERVERS}:{each.port}" for kind, each in servers.items()}
+            grpc = {kind: f"{SERVERS}:{server.port}" for kind, server in servers.items()}
             endpoints = Endpoints(f"{SERVERS}:{port}", grpc)
             return await asyncio.to_thread(ask_everything, endpoints, authorizer)
 

@@ -79,8 +79,8 @@ class Seen(NamedTuple):
 def read(cluster: KlammProcess, *topics: str) -> list[Seen]:
     """Returns the committed records of topics, by topic, partition and offset."""
     return [
-        Seen(*each[:3], each.key, each.value, each.timestamp, tuple(each.headers))
-        for each in read_topics(cluster.bootstrap, *topics)
+        Seen(*topic[:3], topic.key, topic.value, topic.timestamp, tuple(topic.headers))
+        for topic in read_topics(cluster.bootstrap, *topics)
     ]
 
 
@@ -91,11 +91,11 @@ def read_rows(frame: Any) -> list[Seen]:
             *(row.topic, row.partition, row.offset, row.key and bytes(row.key)),
             None if row.value is None else bytes(row.value),
             round(row.timestamp.timestamp() * 1000),
-            tuple((each.key, each.value and bytes(each.value)) for each in row.headers or ()),
+            tuple((header.key, header.value and bytes(header.value)) for header in row.headers or ()),
         )
         for row in frame.collect()
     ]
-    return sorted(rows, key=lambda each: each[:3])
+    return sorted(rows, key=lambda row: row[:3])
 
 
 def documents(rows: list[Seen]) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def test_an_archive_holds_each_record_once_and_can_replay_it(spark, cluster, run
     after = store.contents()
     assert counted == {"files_merged": len(before.files), "files_written": 4, "files_deleted": 0}
     with verdict():
-        assert sum(each.rows for each in after.files.values()) == 240
+        assert sum(file.rows for file in after.files.values()) == 240
     merged, older = (read_rows(store.read(each.files.values())) for each in (after, before))
     with verdict():
         assert merged == expected
@@ -306,7 +306,7 @@ def test_a_mirror_copies_records_and_translates_offsets(cluster, other_cluster, 
     here = read(cluster, "stock")
     assert without_offsets(there) == without_offsets(here)
     with Admin(bootstrap_servers=other_cluster.bootstrap) as admin:
-        translated = {tp: each.offset for tp, each in admin.list_group_offsets("billing").items()}
+        translated = {tp: group_offset.offset for tp, group_offset in admin.list_group_offsets("billing").items()}
         assert "other" not in admin.list_groups()
     assert left_to_read(there, translated) == left_to_read(here, {tp: each.offset for tp, each in committed.items()})
     # Another run keeps the order and the offsets of groups.
@@ -318,7 +318,7 @@ def test_a_mirror_copies_records_and_translates_offsets(cluster, other_cluster, 
     there, here = read(other_cluster, "stock"), read(cluster, "stock")
     assert without_offsets(there) == without_offsets(here)
     with Admin(bootstrap_servers=other_cluster.bootstrap) as admin:
-        translated = {tp: each.offset for tp, each in admin.list_group_offsets("billing").items()}
+        translated = {tp: group_offset.offset for tp, group_offset in admin.list_group_offsets("billing").items()}
     assert left_to_read(there, translated) == left_to_read(here, {tp: each.offset for tp, each in committed.items()})
 
 

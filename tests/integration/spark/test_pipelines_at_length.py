@@ -135,7 +135,7 @@ def test_a_year_of_flights_is_enriched_as_pandas_does_although_the_pipeline_is_k
 
 def without_offsets(records: Iterable[ConsumerRecord]) -> list[tuple[Any, ...]]:
     """Returns the fields that a copy of the records must have, in order."""
-    return [(each.partition, each.key, each.value, each.timestamp, each.headers) for each in records]
+    return [(record.partition, record.key, record.value, record.timestamp, record.headers) for record in records]
 
 
 def test_an_archiver_that_is_killed_and_goes_on_doubles_and_loses_nothing(cluster, start, tmp_path):

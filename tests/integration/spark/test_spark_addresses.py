@@ -46,7 +46,7 @@ def test_an_error_that_no_retry_mends_is_raised_at_the_first_attempt(cluster, ca
 def test_a_cluster_that_never_answered_is_tried_for_one_default_api_timeout_with_a_warning(caplog):
     with pytest.raises(NoBrokerError, match="Connection refused"):
         reader(f"127.0.0.1:{free_port()}", **{"kafka.default.api.timeout.ms": "500"}).initialOffset()
-    (warning,) = (each.getMessage() for each in caplog.records if each.name == cluster_access.__name__)
+    (warning,) = (record.getMessage() for record in caplog.records if record.name == cluster_access.__name__)
     assert "does not answer, and the query will try again: " in warning
 
 

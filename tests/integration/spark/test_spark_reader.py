@@ -347,7 +347,7 @@ def test_a_topic_taken_out_of_the_subscription_is_no_loss_and_costs_no_wait(
     values = {"subscribe": kept, "subscribePattern": f"^{kept}$", "assign": json.dumps({kept: [0]})}
     query.restart_with(**{left: values[left]})
     assert query.batch() == ["3"]
-    (warning,) = [each.getMessage() for each in caplog.records if "no longer reads" in each.getMessage()]
+    (warning,) = [record.getMessage() for record in caplog.records if "no longer reads" in record.getMessage()]
     assert warning.startswith(
         f"the query no longer reads {topic}-0 (it was at offset 1), {topic}-1 (it was at offset 0)"
     )

@@ -44,7 +44,9 @@ def test_one_broker_of_three_is_killed_and_comes_back() -> None:
                     producer.send("records", b"value", partition=partition).result(patience())
             cluster.restart("broker-2")
             wait_until(
-                lambda: all(len(one.isr) == 3 for one in admin.describe_topics(["records"])["records"].partitions)
+                lambda: all(
+                    len(partition.isr) == 3 for partition in admin.describe_topics(["records"])["records"].partitions
+                )
             )
 
 

@@ -202,11 +202,15 @@ class EitherClient(Client):
 
     def _assign(self, reply: JoinReply) -> tuple[tuple[str, bytes], ...]:
         """Returns the assignments of a leader. A partition that a cooperative member owns stays with it."""
-        subscriptions = {one.member_id: read_subscription(one.metadata) for one in reply.members}
-        owners = {tp: member_id for member_id, one in sorted(subscriptions.items()) for tp in one.owned}
+        subscriptions = {member.member_id: read_subscription(member.metadata) for member in reply.members}
+        owners = {
+            tp: member_id for member_id, subscription in sorted(subscriptions.items()) for tp in subscription.owned
+        }
         given: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in subscriptions}
         for name, info in sorted(self.world.topics.by_name.items()):
-            wanted = sorted(member_id for member_id, one in subscriptions.items() if name in one.topics)
+            wanted = sorted(
+                member_id for member_id, subscription in subscriptions.items() if name in subscription.topics
+            )
             for number in range(info.partition_count if wanted else 0):
                 owner = owners.get((name, number))  # type: ignore[call-overload]
                 taker = owner if owner in wanted else wanted[number % len(wanted)]

@@ -37,7 +37,7 @@ class MixedWorld(World):
 
     def by_id(self, partitions: frozenset[TopicPartition], topics: FixedTopics) -> frozenset[TopicIdPartition]:
         """Returns the partitions of topics that exist, by the ids that they have in `topics`."""
-        found = ((topics.get(one.topic), one.partition) for one in partitions)
+        found = ((topics.get(partition.topic), partition.partition) for partition in partitions)
         return frozenset(TopicIdPartition(info.topic_id, number) for info, number in found if info is not None)
 
     def check_free(self, taker: Client, partition: TopicIdPartition) -> None:

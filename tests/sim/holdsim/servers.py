@@ -138,10 +138,14 @@ class Coordinator(Server):
             self._search([], groups, reply)
 
     def _search(self, shards: list[OwnedShard], groups: tuple[str, ...], reply: Callable[[ShardAnswer], None]) -> None:
-        hold = TopicHold([PARTITION], [one for one in groups if one != ALL_GROUPS], ALL_GROUPS in groups, TOPIC_ID)
+        hold = TopicHold(
+            [PARTITION], [group for group in groups if group != ALL_GROUPS], ALL_GROUPS in groups, TOPIC_ID
+        )
         lowest = NO_GROUP
         for shard in shards:
-            named = [one for one in hold.group_ids if coordinator_shard(one, SHARD_COUNT) == shard.number]
+            named = [
+                group_id for group_id in hold.group_ids if coordinator_shard(group_id, SHARD_COUNT) == shard.number
+            ]
             for found in shard.search(hold, named).lowest.values():
                 lowest = min(lowest, LowOffset(*found))
         if self.is_alive:

@@ -152,7 +152,9 @@ class Cluster(SimCluster):
         self.consumer.poll(broker)
 
     def _leaders(self) -> list[SimBroker]:
-        return [one for one in self.brokers.values() if one.partition is not None and one.partition.is_leader]
+        return [
+            broker for broker in self.brokers.values() if broker.partition is not None and broker.partition.is_leader
+        ]
 
     # Faults
 

@@ -298,7 +298,7 @@ def _nobody_has_resigned(self: Any, broker_id: int) -> bool:
 def _anybody_for_resigned(self: Any, isr: tuple[int, ...], lost: Any) -> None:
     _set_isr(self, isr, lost)
     if self._isr and set(self._isr) <= set(self._resigned):
-        able = tuple(one for one in self.replicas if self._may_lead(one) and one not in self._resigned)
+        able = tuple(replica for replica in self.replicas if self._may_lead(replica) and replica not in self._resigned)
         self._isr = able or self._isr
 
 

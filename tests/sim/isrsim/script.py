@@ -422,22 +422,26 @@ def _state(image: PartitionImage) -> str:
 
 def _fetch(request: ReplicaFetchRequest) -> str:
     told = [
-        f"fetches from {one.fetch_offset} (last epoch {one.last_fetched_epoch}) in epoch {one.current_leader_epoch}"
-        for one in request.positions
+        f"fetches from {position.fetch_offset} (last epoch {position.last_fetched_epoch}) in epoch"
+        f" {position.current_leader_epoch}"
+        for position in request.positions
     ]
     return ", ".join(told) or "waits for more"
 
 
 def _answer(header: ReplicaFetchHeader, data: bytes) -> str:
     told = []
-    for one in header.partitions:
-        if one.error_code:
-            told.append(f"refuses {one.fetch_offset}: {ErrorCode.of(one.error_code).name}")
-        elif one.HasField("diverging"):
-            told.append(f"answers {one.fetch_offset}: epoch {one.diverging.epoch} ends at {one.diverging.end_offset}")
+    for partition in header.partitions:
+        if partition.error_code:
+            told.append(f"refuses {partition.fetch_offset}: {ErrorCode.of(partition.error_code).name}")
+        elif partition.HasField("diverging"):
+            told.append(
+                f"answers {partition.fetch_offset}: epoch {partition.diverging.epoch} ends at"
+                f" {partition.diverging.end_offset}"
+            )
         else:
             records = "".join(f" {name_of(value)}/{epoch}" for epoch, _, _, value in decode(data))
-            told.append(f"answers {one.fetch_offset}:{records} high watermark {one.high_watermark}")
+            told.append(f"answers {partition.fetch_offset}:{records} high watermark {partition.high_watermark}")
     return ", ".join(told) or "has nothing new"
 
 

@@ -67,8 +67,8 @@ class Cluster(SimCluster):
         """Crashes all producers. They are not started again."""
         self.ids = []
         for instances in self.producers.values():
-            for one in instances:
-                one.crash()
+            for instance in instances:
+                instance.crash()
 
     def next_value(self) -> int:
         return next(self._values)
@@ -124,19 +124,19 @@ class Cluster(SimCluster):
         self.producers[transactional_id].append(ProducerInstance(self, transactional_id))
 
     def _crash_producer(self) -> None:
-        for one in self.producers[self.world.rng.choice(self.ids)]:
-            one.crash()
+        for producer in self.producers[self.world.rng.choice(self.ids)]:
+            producer.crash()
 
     def _pause_producer(self) -> None:
         duration_ms = self.world.rng.randint(1, 3 * self.options.transaction_timeout_ms)
-        for one in self.producers[self.world.rng.choice(self.ids)]:
-            one.paused_until_us = self.world.now_us + duration_ms * MS
+        for producer in self.producers[self.world.rng.choice(self.ids)]:
+            producer.paused_until_us = self.world.now_us + duration_ms * MS
 
     def _watch_producers(self) -> None:
         """Starts a new producer for each transactional id that has none, again and again."""
         for transactional_id in self.ids:
             instances = self.producers[transactional_id]
-            instances[:] = [one for one in instances if one.is_alive]
+            instances[:] = [instance for instance in instances if instance.is_alive]
             if not instances:
                 self._start_producer(transactional_id)
         self.world.after(self.world.rng.randint(10, 200) * MS, self._watch_producers)

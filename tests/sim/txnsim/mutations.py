@@ -50,7 +50,7 @@ def _answer_and_store(
     early = [(reply_id, reply) for reply_id, reply in replies if isinstance(reply, AddReply)]
     for reply_id, reply in early:
         self._parked.answer(reply_id, reply, context)
-    _store(self, transactional_id, value, [one for one in replies if one not in early], context)
+    _store(self, transactional_id, value, [reply for reply in replies if reply not in early], context)
 
 
 def _end_whatever_there_is(
@@ -102,7 +102,7 @@ def _complete_at_once(
         self.complete(transactional_id, context)
 
 
-_tell = TransactionEndings.tell
+_tell = TransactionEndings.order_markers
 
 
 def _older_epochs_write_on(self: ProducerStates, producer_id: int, producer_epoch: int) -> None:
@@ -156,6 +156,6 @@ MUTATIONS: dict[str, Mutation] = {
     "complete-before-told": Mutation(
         what="a transaction is complete before its partitions have their markers",
         known_seed=1,
-        changes=((TransactionEndings, "tell", _complete_at_once),),
+        changes=((TransactionEndings, "order_markers", _complete_at_once),),
     ),
 }

@@ -49,10 +49,14 @@ def run_seed(seed: int, trace: deque[str] | None = None) -> Outcome:
 
 def _demand_commits(cluster: Cluster) -> None:
     """Within a bound some producer of every transactional id commits something."""
-    before = {id(one): one.committed_count for instances in cluster.producers.values() for one in instances}
+    before = {
+        id(instance): instance.committed_count for instances in cluster.producers.values() for instance in instances
+    }
 
     def has_committed(transactional_id: str) -> bool:
-        return any(one.committed_count > before.get(id(one), 0) for one in cluster.producers[transactional_id])
+        return any(
+            producer.committed_count > before.get(id(producer), 0) for producer in cluster.producers[transactional_id]
+        )
 
     def is_done() -> bool:
         return all(has_committed(one) for one in cluster.ids)

@@ -14,4 +14,4 @@ def test_each_round_has_every_side_once() -> None:
 def test_the_order_is_random_and_a_seed_repeats_it() -> None:
     orders = list(rounds("abc", 20, random.Random(1)))
     assert orders == list(rounds("abc", 20, random.Random(1)))
-    assert len({tuple(each) for each in orders}) > 1
+    assert len({tuple(order) for order in orders}) > 1

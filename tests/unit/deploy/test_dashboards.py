@@ -57,7 +57,10 @@ def test_the_dashboards_equal_the_build_of_their_sources(builder: ModuleType) ->
 def test_every_dashboard_query_uses_existing_metrics(name: str) -> None:
     dashboard = _dashboard(name)
     asked = [target["expr"] for target in _targets(dashboard)]
-    asked += [one["query"]["query"].removeprefix("label_values(").rpartition(",")[0] for one in _variables(dashboard)]
+    asked += [
+        variable["query"]["query"].removeprefix("label_values(").rpartition(",")[0]
+        for variable in _variables(dashboard)
+    ]
     for expression in asked:
         names = metric_names(expression)
         assert names, expression

@@ -98,10 +98,12 @@ def test_every_alert_has_a_description_and_tests_of_firing_and_not_firing(rule: 
 
 def test_every_server_of_compose_is_scraped_and_nothing_else() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    shown = {name: one for name, one in services.items() if one.get("environment", {}).get("KLAMM_METRICS_PORT")}
+    shown = {
+        name: service for name, service in services.items() if service.get("environment", {}).get("KLAMM_METRICS_PORT")
+    }
     # Secured servers serve their metrics to their own machine only.
     servers = {name: one for name, one in shown.items() if one["profiles"] != ["secure"]}
-    assert {one["environment"]["KLAMM_METRICS_PORT"] for one in servers.values()} == {str(METRICS_PORT)}
+    assert {server["environment"]["KLAMM_METRICS_PORT"] for server in servers.values()} == {str(METRICS_PORT)}
     jobs = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
     always, small = set(), set()
     for job in jobs:
@@ -111,7 +113,7 @@ def test_every_server_of_compose_is_scraped_and_nothing_else() -> None:
             assert looked_up["port"] == METRICS_PORT
             small |= {(job["job_name"], f"{name}:{METRICS_PORT}") for name in looked_up["names"]}
     expected = {
-        name: (one["command"].removeprefix("klamm-"), f"{name}:{METRICS_PORT}") for name, one in servers.items()
+        name: (server["command"].removeprefix("klamm-"), f"{name}:{METRICS_PORT}") for name, server in servers.items()
     }
     assert always == {target for name, target in expected.items() if "small" not in servers[name]["profiles"]}
     assert small == {target for name, target in expected.items() if "small" in servers[name]["profiles"]}

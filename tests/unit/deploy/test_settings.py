@@ -47,9 +47,9 @@ def _compose_services(profile: str) -> dict[str, Any]:
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (DEPLOY / "compose.yaml").read_text())
     services: dict[str, Any] = yaml.safe_load(text)["services"]
     return {
-        name: one
-        for name, one in services.items()
-        if profile in one["profiles"] and one.get("image") == "klamm" and "healthcheck" in one
+        name: service
+        for name, service in services.items()
+        if profile in service["profiles"] and service.get("image") == "klamm" and "healthcheck" in service
     }
 
 
@@ -111,12 +111,12 @@ def test_every_deployment_has_its_number_of_servers() -> None:
 @EACH
 def test_every_server_is_configured_with_the_controllers_endpoints(cluster: list[Server]) -> None:
     controllers = [one.config for one in cluster if isinstance(one.config, ControllerConfig)]
-    endpoints = ["{}:{}".format(*_dialled(one)[0].address) for one in controllers]
+    endpoints = ["{}:{}".format(*_dialled(controller)[0].address) for controller in controllers]
     for controller in controllers:
         voters = [f"{voter.key.node_id}@{voter.endpoint}" for voter in controller.listed_voters()]
         wanted = [f"{one.node_id}@{endpoint}" for one, endpoint in zip(controllers, endpoints, strict=True)]
         assert voters == (wanted if len(wanted) > 1 else [])
-    assert len({one.cluster_id for one in controllers}) == 1
+    assert len({controller.cluster_id for controller in controllers}) == 1
     for server in cluster:
         if isinstance(server.config, MemberConfig):
             assert list(server.config.controller_quorum_bootstrap_servers) == endpoints, server.name
@@ -151,12 +151,12 @@ def test_metrics_are_served_to_other_containers_unless_the_cluster_is_secured(cl
 @pytest.mark.parametrize("name", SECURED)
 def test_a_secured_cluster_has_logins_for_clients_and_a_certificate_for_each_server(name: str) -> None:
     servers = CLUSTERS[name]
-    names = {one.name for one in servers}
-    bindings = {f"{_kind(one)}:{one.config.node_id}=User:CN={one.name}" for one in servers}
+    names = {server.name for server in servers}
+    bindings = {f"{_kind(server)}:{server.config.node_id}=User:CN={server.name}" for server in servers}
     for server in servers:
         first, *others = server.config.resolved_listeners().bound
         assert (first.protocol_name, server.config.tls_settings(first.name).ssl_client_auth) == ("GRPC_SSL", "required")
-        assert all(one.security.wants_sasl and one.security.is_encrypted for one in others)
+        assert all(other.security.wants_sasl and other.security.is_encrypted for other in others)
         assert server.config.tls_settings(first.name).ssl_keystore_location == f"/security/{server.name}.pem"
         assert set(server.config.super_user_names()) == {"User:admin", *(f"User:CN={name}" for name in names)}
         assert set(server.config.node_principals) == bindings
@@ -196,7 +196,7 @@ def test_replication_factor_and_min_isr_of_a_deployment_follow_its_number_of_bro
         )
     }
     assert factor == len(brokers)
-    assert {one.originals.get("min.insync.replicas", "1") for one in brokers} == {str(max(1, factor - 1))}
+    assert {broker.originals.get("min.insync.replicas", "1") for broker in brokers} == {str(max(1, factor - 1))}
 
 
 def test_published_ports_equal_the_container_ports_and_are_unique() -> None:
@@ -255,7 +255,7 @@ def test_a_stateful_set_has_a_service_and_a_budget(deployment: str, described: d
     assert pod["enableServiceLinks"] is False
     (container,) = pod["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    config = next(one.config for one in CLUSTERS[deployment] if one.name == f"{name}-1")
+    config = next(cluster.config for cluster in CLUSTERS[deployment] if cluster.name == f"{name}-1")
     metrics_port = None if config.resolved_metrics_host() == "localhost" else config.metrics_port
     assert ports.pop("metrics", None) == metrics_port
     assert ("prometheus.io/port" in spec["template"]["metadata"].get("annotations", {})) == (metrics_port is not None)
@@ -311,11 +311,11 @@ def test_only_servers_reach_the_listeners_between_servers() -> None:
     (policy,) = [one["spec"] for one in of_kind("NetworkPolicy", objects)]
     templates = [one["spec"]["template"] for one in of_kind("StatefulSet", objects)]
     servers = policy["podSelector"]["matchLabels"].items()
-    assert all(servers <= one["metadata"]["labels"].items() for one in templates)
+    assert all(servers <= template["metadata"]["labels"].items() for template in templates)
     for_servers, for_everyone = policy["ingress"]
     assert for_servers["from"] == [{"podSelector": policy["podSelector"]}]
     assert "from" not in for_everyone
-    named = {port["name"] for one in templates for port in one["spec"]["containers"][0]["ports"]}
+    named = {port["name"] for template in templates for port in template["spec"]["containers"][0]["ports"]}
     assert {port["port"] for port in for_servers["ports"]} == {"internal"}
     assert {port["port"] for port in for_everyone["ports"]} == named - {"internal"}
 
@@ -324,6 +324,10 @@ def test_the_deployment_in_plain_text_mounts_no_secrets() -> None:
     assert "security" not in yaml.safe_dump(
         [one["spec"]["template"]["spec"]["volumes"] for one in of_kind("StatefulSet", KUBERNETES["kubernetes"])]
     )
-    assert {one["kind"] for one in KUBERNETES["kubernetes"]} == {"Service", "PodDisruptionBudget", "StatefulSet"}
+    assert {kubernete["kind"] for kubernete in KUBERNETES["kubernetes"]} == {
+        "Service",
+        "PodDisruptionBudget",
+        "StatefulSet",
+    }
     for server in CLUSTERS["kubernetes"]:
         assert not server.config.resolved_listeners().secured

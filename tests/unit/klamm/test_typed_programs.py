@@ -80,7 +80,9 @@ def test_mypy_finds_each_misspelt_or_wrong_setting_of_a_program(tmp_path: Path) 
         check=False,
     )
     errors = [line for line in run.stdout.splitlines() if ": error:" in line]
-    assert [one for one in errors if one.startswith("correct.py")] == []
+    assert [error for error in errors if error.startswith("correct.py")] == []
     for number, message in enumerate(PLANTED.values()):
-        assert any(one.startswith(f"planted{number}.py:{line_number}: error: {message}") for one in errors), run.stdout
+        assert any(error.startswith(f"planted{number}.py:{line_number}: error: {message}") for error in errors), (
+            run.stdout
+        )
     assert len(errors) == len(PLANTED), run.stdout

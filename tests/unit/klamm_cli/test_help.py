@@ -56,13 +56,13 @@ def test_help_fits_a_terminal_and_has_every_option_described(words):
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_argument_and_option_has_a_sentence_and_a_name_for_its_value(words):
-    for each in COMMANDS[words].params:
-        assert each.help, each.name
-        assert each.help[0].isupper(), each.help
-        assert each.help.endswith("."), each.help
-        assert each.metavar is None or each.metavar.isupper() or "..." in each.metavar, each.metavar
-        if not getattr(each, "is_flag", False):
-            assert each.metavar, f"{each.name} shows a type of Python's instead of a name"
+    for param in COMMANDS[words].params:
+        assert param.help, param.name
+        assert param.help[0].isupper(), param.help
+        assert param.help.endswith("."), param.help
+        assert param.metavar is None or param.metavar.isupper() or "..." in param.metavar, param.metavar
+        if not getattr(param, "is_flag", False):
+            assert param.metavar, f"{param.name} shows a type of Python's instead of a name"
 
 
 def test_a_command_groups_summary_is_the_same_in_the_list_and_in_its_own_help():

@@ -9,10 +9,10 @@ import pytest
 from tests.support.cli_commands import COMMANDS, LEAVES
 
 OPTIONS = [
-    (" ".join(words), [name for name in each.opts if name.startswith("--")], [n for n in each.opts if n[1:2] != "-"])
+    (" ".join(words), [name for name in param.opts if name.startswith("--")], [n for n in param.opts if n[1:2] != "-"])
     for words, command in COMMANDS.items()
-    for each in command.params
-    if each.param_type_name == "option"
+    for param in command.params
+    if param.param_type_name == "option"
 ]
 """The command, the long names and the short names of each option."""
 
@@ -51,7 +51,7 @@ WITHOUT_DRY_RUN = {
 
 
 def names(words):
-    return {name for each in COMMANDS[words].params for name in each.opts}
+    return {name for param in COMMANDS[words].params for name in param.opts}
 
 
 @pytest.mark.parametrize("words", sorted(set(LEAVES) - WITHOUT_JSON.keys()), ids=" ".join)
@@ -66,5 +66,5 @@ def test_every_command_that_changes_something_has_a_dry_run(words):
 
 @pytest.mark.parametrize("words", [words for words in LEAVES if "--dry-run" in names(words)], ids=" ".join)
 def test_the_option_for_a_dry_run_has_the_same_text_in_all_commands(words):
-    texts = {each.help for each in COMMANDS[words].params if "--dry-run" in each.opts}
+    texts = {param.help for param in COMMANDS[words].params if "--dry-run" in param.opts}
     assert texts == {"Check the change and show it, but change nothing."}

@@ -36,7 +36,7 @@ def test_every_process_has_its_own_name_and_address(tmp_path):
 def test_every_server_knows_all_controllers(tmp_path):
     controller, *_, broker, _ = laid_out(tmp_path, ClusterSize(controllers=3))
     voters = load(ControllerConfig, controller.settings).listed_voters()
-    assert [(one.key.node_id, one.endpoint) for one in voters] == [
+    assert [(voter.key.node_id, voter.endpoint) for voter in voters] == [
         (1, "localhost:9095"),
         (2, "localhost:9096"),
         (3, "localhost:9097"),

@@ -88,7 +88,7 @@ def test_a_certificate_is_renewed_before_its_end(
 ) -> None:
     node = DevFiles(files.directory).node
     soon = timedelta(hours=1)
-    hosts = [each.partition(":")[2] for each in names(files)]
+    hosts = [name.partition(":")[2] for name in names(files)]
     DevFiles(files.directory).make_servers({NODE: hosts}, now=datetime.now(UTC) + soon, valid_days=days_left)
     before = node.read_bytes()
     files.prepare(controllers, ["broker.example.com"])

@@ -58,7 +58,7 @@ def test_a_translated_offset_is_that_of_the_next_record_to_read(steps, offset):
 @given(steps=gaps, offset=st.integers(0, 200), known=st.sets(st.integers(0, 60)))
 def test_with_fewer_known_runs_a_translated_offset_skips_no_record(steps, offset, known):
     records = mirrored(steps)
-    runs = [each for index, each in enumerate(runs_of(records)) if index in known]
+    runs = [run for index, run in enumerate(runs_of(records)) if index in known]
     translated = translate(runs, offset)
     for source, target in records:
         assert source < offset or translated is None or target >= translated

@@ -34,7 +34,9 @@ def test_each_public_method_of_a_synchronous_client_has_the_docstring_of_the_asy
 @pytest.mark.parametrize("client", PAIRS)
 def test_a_method_that_only_the_asynchronous_client_has_is_known(client: type) -> None:
     here = {name for name in dir(client) if not name.startswith("_")}
-    there = {name for name, each in inspect.getmembers(PAIRS[client]) if inspect.isroutine(each) and name[0] != "_"}
+    there = {
+        name for name, getmember in inspect.getmembers(PAIRS[client]) if inspect.isroutine(getmember) and name[0] != "_"
+    }
     only_async = {"send_and_wait", "send_now", "with_user_code"}
     """A synchronous send returns a future that waits, and may be called anywhere. The last one builds the synchronous
     consumer."""

@@ -100,7 +100,7 @@ class FetchRpc:
             await end_long_turn(query.cursors)
             found, records = await _charged(self._handler.next(query), caller)
             await end_long_turn(found.answers)
-            answers = [one for one in found.answers if one.records_bytes or _ends_reading(one)]
+            answers = [answer for answer in found.answers if answer.records_bytes or _ends_reading(answer)]
             header = await self._header(found, answers, caller)
             message = encode_framed(header, records)
             query.cursors = _advanced(query.cursors, found, records)
@@ -113,7 +113,7 @@ class FetchRpc:
                 await asyncio.sleep(header.throttle_time_ms / 1000)
 
     def _caller(self, request: FetchRequest) -> ThrottledCaller | None:
-        return self._throttle.caller_about((one.topic for one in request.partitions), request.client_id)
+        return self._throttle.caller_about((partition.topic for partition in request.partitions), request.client_id)
 
     async def _header(
         self, found: LocatedFetch, answers: Sequence[PartitionAnswer], caller: ThrottledCaller | None

@@ -25,7 +25,7 @@ class LogDirsRpc:
                     path=log_dir.path,
                     total_bytes=log_dir.total_bytes,
                     usable_bytes=log_dir.usable_bytes,
-                    replicas=[pb.DescribedReplica(**one._asdict()) for one in log_dir.replicas],
+                    replicas=[pb.DescribedReplica(**replica._asdict()) for replica in log_dir.replicas],
                 )
                 for log_dir in described
             ]
@@ -35,7 +35,7 @@ class LogDirsRpc:
         self, request: pb.AlterReplicaLogDirsRequest, context: object
     ) -> pb.AlterReplicaLogDirsResponse:
         started = await self._handler.alter_replica_log_dirs(
-            ReplicaMove(one.topic, one.partition, one.path) for one in request.replicas
+            ReplicaMove(replica.topic, replica.partition, replica.path) for replica in request.replicas
         )
         return pb.AlterReplicaLogDirsResponse(results=await map_in_slices(_altered, started))
 

@@ -9,4 +9,4 @@ from klamm.wire.v1.common_pb2 import TopicPartitions
 
 def named_topics(topics: Iterable[TopicPartitions]) -> dict[str, Collection[int]]:
     """Returns the partition numbers by topic. If a topic is named twice, its last numbers count."""
-    return {one.topic: one.partitions for one in topics}
+    return {topic.topic: topic.partitions for topic in topics}

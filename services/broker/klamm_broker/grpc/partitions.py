@@ -41,8 +41,13 @@ class PartitionsRpc:
         begun: list[ListedOffset | LateLookup] = []
         for start in range(0, len(request.partitions) or 1, TURN_PARTITIONS_MAX):
             queries = (
-                OffsetQuery(one.topic, one.partition, one.timestamp_ms, or_unknown(one, "current_leader_epoch"))
-                for one in request.partitions[start : start + TURN_PARTITIONS_MAX]
+                OffsetQuery(
+                    partition.topic,
+                    partition.partition,
+                    partition.timestamp_ms,
+                    or_unknown(partition, "current_leader_epoch"),
+                )
+                for partition in request.partitions[start : start + TURN_PARTITIONS_MAX]
             )
             begun += self._offsets.list_offsets(queries, isolation_level=request.isolation_level, budget=budget)
             await end_long_turn(request.partitions)
@@ -53,13 +58,21 @@ class PartitionsRpc:
         self, request: pb.OffsetForLeaderEpochRequest, context: object
     ) -> pb.OffsetForLeaderEpochResponse:
         ends = self._epochs.offsets_for_leader_epochs(
-            EpochQuery(one.topic, one.partition, or_unknown(one, "current_leader_epoch"), one.leader_epoch)
-            for one in request.partitions
+            EpochQuery(
+                partition.topic,
+                partition.partition,
+                or_unknown(partition, "current_leader_epoch"),
+                partition.leader_epoch,
+            )
+            for partition in request.partitions
         )
         return pb.OffsetForLeaderEpochResponse(partitions=await map_in_slices(_epoch_end, ends))
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, context: CallContext) -> pb.DeleteRecordsResponse:
-        deletions = [RecordDeletion(one.topic, one.partition, one.before_offset) for one in request.partitions]
+        deletions = [
+            RecordDeletion(partition.topic, partition.partition, partition.before_offset)
+            for partition in request.partitions
+        ]
         timeout_ms = given(request, "timeout_ms", self._request_timeout_ms)
         deleted = await self._deletions.delete_records(
             deletions, timeout_ms=timeout_ms, client_host=client_host(context)
@@ -69,7 +82,7 @@ class PartitionsRpc:
     async def describe_producers(
         self, request: pb.DescribeProducersRequest, context: object
     ) -> pb.DescribeProducersResponse:
-        named = (TopicPartition(one.topic, number) for one in request.topics for number in one.partitions)
+        named = (TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions)
         described = await map_in_slices(self._producers.describe, named)
         return pb.DescribeProducersResponse(partitions=await map_in_slices(_producers, described))
 
@@ -104,13 +117,13 @@ def _producers(described: PartitionProducers) -> pb.PartitionProducers:
         error_message=described.error_message,
         producers=[
             pb.ProducerDescription(
-                producer_id=one.producer_id,
-                producer_epoch=one.epoch,
-                last_sequence=one.last_sequence,
-                last_timestamp_ms=one.last_ms,
-                coordinator_epoch=one.coordinator_epoch,
-                current_txn_start_offset=one.txn_first_offset,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp_ms=producer.last_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.txn_first_offset,
             )
-            for one in described.producers
+            for producer in described.producers
         ],
     )

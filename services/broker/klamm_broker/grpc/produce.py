@@ -71,7 +71,9 @@ class ProduceRpc:
                 await asyncio.sleep(response.throttle_time_ms / 1000)
 
     def _caller(self, produce: Produce, client_id: str) -> ThrottledCaller | None:
-        return self._throttle.caller_about((one.topic_partition.topic for one in produce.partitions), client_id)
+        return self._throttle.caller_about(
+            (partition.topic_partition.topic for partition in produce.partitions), client_id
+        )
 
     async def _respond(self, produce: Produce, caller: ThrottledCaller | None, size_bytes: int) -> ProduceResponse:
         """Returns the response to a request of `size_bytes`, and charges the caller for it."""

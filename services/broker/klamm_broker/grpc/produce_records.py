@@ -110,7 +110,7 @@ class ProduceRecordsRpc:
         now_ms = self._clock.wall_ms()
 
         def prepare() -> _Prepared:
-            records = [_raw(one, now_ms) for one in request.records]
+            records = [_raw(record, now_ms) for record in request.records]
             if invalid := invalid_records(records):
                 return records, invalid, []
             return records, [], place(records, spread, self._rng, max_message_bytes=max_message_bytes)

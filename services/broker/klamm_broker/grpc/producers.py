@@ -26,12 +26,14 @@ class ProducersRpc:
     async def write_txn_markers(
         self, request: pb.WriteTxnMarkersRequest, context: CallContext
     ) -> pb.WriteTxnMarkersResponse:
-        written = await self._markers.write_txn_markers([_marker(one) for one in request.markers], client_host(context))
+        written = await self._markers.write_txn_markers(
+            [_marker(marker) for marker in request.markers], client_host(context)
+        )
         return pb.WriteTxnMarkersResponse(
             markers=[
                 pb.WrittenTxnMarker(
                     producer_id=marker.producer_id,
-                    partitions=[pb.PartitionResult(**one._asdict()) for one in results],
+                    partitions=[pb.PartitionResult(**result._asdict()) for result in results],
                 )
                 for marker, results in zip(request.markers, written, strict=True)
             ]
@@ -46,5 +48,5 @@ def _marker(marker: pb.TxnMarker) -> MarkerToWrite:
         marker.coordinator_epoch,
         marker.transaction_version,
     )
-    partitions = [TopicPartition(one.topic, number) for one in marker.topics for number in one.partitions]
+    partitions = [TopicPartition(topic.topic, number) for topic in marker.topics for number in topic.partitions]
     return MarkerToWrite(end, partitions)

@@ -51,7 +51,7 @@ def _described(status: ScrubStatus) -> DescribedScrub:
         next_offset=status.mark.next_offset,
         end_offset=status.mark.end_offset,
         finished_ms=status.mark.finished_ms,
-        damages=[_damaged(one) for one in status.damages],
+        damages=[_damaged(damage) for damage in status.damages],
     )
 
 

@@ -19,7 +19,9 @@ class UnreadRpc:
         self._unread = unread
 
     async def describe_unread(self, request: pb.DescribeUnreadRequest, context: object) -> pb.DescribeUnreadResponse:
-        positions = [ReaderPosition(one.topic, one.partition, one.offset) for one in request.positions]
+        positions = [
+            ReaderPosition(position.topic, position.partition, position.offset) for position in request.positions
+        ]
         described = await self._unread.describe_unread(positions)
         return pb.DescribeUnreadResponse(partitions=await map_in_slices(_unread, described))
 

@@ -57,7 +57,9 @@ class DeleteRecordsHandler:
     ) -> list[DeletedRecords]:
         """Deletes records, and returns one answer per deletion in the same order."""
         outcomes = await map_in_slices(self._begin, deletions)
-        waiting = [one for one in outcomes if isinstance(one, PendingRecordDeletion) and not one.settle()]
+        waiting = [
+            outcome for outcome in outcomes if isinstance(outcome, PendingRecordDeletion) and not outcome.settle()
+        ]
         if waiting:
             await self._wait(waiting, timeout_ms, client_host)
         answers = [
@@ -71,7 +73,7 @@ class DeleteRecordsHandler:
         """Waits until all deletions have a result. Undecided ones get REQUEST_TIMED_OUT after the timeout, or
         immediately if the client's user has no place in the purgatory."""
         keys = [one.partition.topic_partition for one in waiting]
-        parker = parker_of(client_host, (one.topic for one in keys))
+        parker = parker_of(client_host, (key.topic for key in keys))
         if timeout_ms <= 0 or not await self._deletions.wait(
             lambda on_done: DelayedDeleteRecords(waiting, on_done), keys, timeout_ms, parker
         ):

@@ -33,7 +33,7 @@ class DescribeProducersHandler:
 
     def describe_producers(self, partitions: Iterable[TopicPartition]) -> list[PartitionProducers]:
         """Returns one answer per partition, in the same order."""
-        return [self.describe(one) for one in partitions]
+        return [self.describe(partition) for partition in partitions]
 
     def describe(self, name: TopicPartition) -> PartitionProducers:
         """Returns the answer for one partition."""

@@ -80,7 +80,7 @@ class DescribeUnreadHandler:
         return answers
 
     async def _describe(self, positions: Sequence[ReaderPosition]) -> list[UnreadRecords]:
-        begun = [self._begin(one) for one in positions]
+        begun = [self._begin(position) for position in positions]
         searches = [one for part in begun for one in (part.unread, part.holding) if one is not None]
         if not searches:
             return [one.answer for one in begun]

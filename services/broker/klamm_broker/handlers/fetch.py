@@ -179,7 +179,7 @@ class FetchHandler:
         if query.context is not None:
             return await self._wait_in_session(query, query.context, found, missing_bytes, wait_ms)
         keys = [one.partition.topic_partition for one in awaited]
-        parker = parker_of(query.client_host, (one.topic for one in keys))
+        parker = parker_of(query.client_host, (key.topic for key in keys))
         return await self._fetches.wait(
             lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms, parker
         )
@@ -244,7 +244,7 @@ def _refreshed(query: FetchQuery) -> AbstractSet[str]:
     refused: AbstractSet[str] = frozenset()
     context = query.context
     if CALLER.get() is not None:
-        topics = {one.topic_partition.topic for one in query.cursors} if context is None else context.topics
+        topics = {cursor.topic_partition.topic for cursor in query.cursors} if context is None else context.topics
         refused = refused_topics(AclOperation.READ, topics)
     if context is not None:
         query.cursors = context.cursors(query.terms, refused)

@@ -78,11 +78,11 @@ class ListOffsetsHandler:
         level."""
         read_committed = reads_committed(isolation_level)
         budget = budget or CheckBudget()
-        return [self._list(one, read_committed, budget) for one in queries]
+        return [self._list(query, read_committed, budget) for query in queries]
 
     async def finish(self, answers: Sequence[ListedOffset | LateLookup]) -> list[ListedOffset]:
         """Returns the answers with those of late lookups, which a thread looks up one by one."""
-        return [await self._look_up(one) if isinstance(one, LateLookup) else one for one in answers]
+        return [await self._look_up(answer) if isinstance(answer, LateLookup) else answer for answer in answers]
 
     def _list(self, wanted: OffsetQuery, read_committed: bool, budget: CheckBudget) -> ListedOffset | LateLookup:
         try:

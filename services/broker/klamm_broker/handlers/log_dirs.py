@@ -115,8 +115,8 @@ class LogDirsHandler:
         """Starts the moves one after another, and returns one answer per move. A move is answered when its copy has
         begun."""
         started = []
-        for number, one in enumerate(moves, 1):
-            started.append(await self._alter(one))
+        for number, move in enumerate(moves, 1):
+            started.append(await self._alter(move))
             if not number % ITEMS_PER_TURN:
                 # A move that is refused does not let other work run.
                 await asyncio.sleep(0)

@@ -45,7 +45,7 @@ class OffsetForLeaderEpochHandler:
         """Returns one answer per query, in the same order. A caller with the rights of a server may ask about all
         topics."""
         is_server = may_be_shown_with_cluster(AclOperation.CLUSTER_ACTION)
-        return [self._look_up(one, is_server=is_server) for one in queries]
+        return [self._look_up(query, is_server=is_server) for query in queries]
 
     def _look_up(self, wanted: EpochQuery, *, is_server: bool) -> EpochEndOffset:
         try:

@@ -96,7 +96,7 @@ def place(
         PlacedRecords(
             partition,
             numbers,
-            b"".join(map(encode_batch, _batches([records[each] for each in numbers], batch_bytes_max))),
+            b"".join(map(encode_batch, _batches([records[number] for number in numbers], batch_bytes_max))),
         )
         for partition, numbers in indexes.items()
     ]

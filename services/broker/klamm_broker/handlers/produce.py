@@ -161,11 +161,11 @@ class ProduceHandler:
         if not transactional_id and _is_any_of_transaction(produce.partitions):
             # No server has checked that the caller may write in this transaction (CVE-2018-17196).
             return self._all_denied(produce)
-        refused = unwritable_topics({one.topic_partition.topic for one in produce.partitions})
+        refused = unwritable_topics({partition.topic_partition.topic for partition in produce.partitions})
         if not refused:
             return produce, []
-        denied = [one for one in produce.partitions if one.topic_partition.topic in refused]
-        allowed = [one for one in produce.partitions if one.topic_partition.topic not in refused]
+        denied = [partition for partition in produce.partitions if partition.topic_partition.topic in refused]
+        allowed = [partition for partition in produce.partitions if partition.topic_partition.topic not in refused]
         failed = self.refuse(produce._replace(partitions=denied), refusal(ResourceType.TOPIC))
         return produce._replace(partitions=allowed), failed
 
@@ -203,7 +203,7 @@ class ProduceHandler:
         return awaited
 
     async def _guards_of(self, produce: Produce) -> Guards:
-        parts = [(one.topic_partition, one.records) for one in produce.partitions]
+        parts = [(partition.topic_partition, partition.records) for partition in produce.partitions]
         return await self._transactions.of(produce.transactional_id, parts, verify_only=produce.verify_only)
 
     def _append_all(
@@ -247,21 +247,21 @@ class ProduceHandler:
     ) -> list[Produced]:
         self._budget.left_ns = TURN_NS
         answers = []
-        for one in partitions:
-            answers.append(self._append(one, one.records, acks, guards, unknown_epochs, pending, late))
+        for partition in partitions:
+            answers.append(self._append(partition, partition.records, acks, guards, unknown_epochs, pending, late))
         return answers
 
     async def _finish_late(
         self, produce: Produce, answers: list[Produced], pending: _Pending, late: _Late
     ) -> list[Produced]:
         """Waits for the record sets that are being checked on a thread, and returns the final answers."""
-        for number, one in enumerate(produce.partitions):
-            if (answering := late.get(one.topic_partition)) is None:
+        for number, partition in enumerate(produce.partitions):
+            if (answering := late.get(partition.topic_partition)) is None:
                 continue
             try:
                 answers[number] = await answering
             except BrokerError as error:
-                answers[number] = self._failed(one.topic_partition, error)
+                answers[number] = self._failed(partition.topic_partition, error)
         if produce.acks == ACKS_NONE:
             return _failures(answers)
         return await self._await_replicas(answers, pending, produce) if pending else answers
@@ -339,7 +339,7 @@ class ProduceHandler:
 
     def refuse(self, produce: Produce, error: BrokerError) -> list[Produced]:
         """Returns the answers for a request of which nothing is appended."""
-        return [self._failed(one.topic_partition, error) for one in produce.partitions]
+        return [self._failed(partition.topic_partition, error) for partition in produce.partitions]
 
     def _failed(self, topic_partition: TopicPartition, error: BrokerError) -> Produced:
         metrics.on_error("produce", error.code)
@@ -382,8 +382,8 @@ def _failures(answers: Sequence[Produced]) -> list[Produced]:
 def _is_any_of_transaction(partitions: Sequence[PartitionRecords]) -> bool:
     """Returns True if the first batch of a partition is transactional. The append refuses batches that differ from the
     first in this."""
-    for one in partitions:
-        records = one.records
+    for partition in partitions:
+        records = partition.records
         if len(records) > _FLAGS_POSITION and records[_FLAGS_POSITION] & TRANSACTIONAL_MASK:
             return True
     return False

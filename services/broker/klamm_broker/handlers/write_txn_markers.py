@@ -54,7 +54,7 @@ class WriteTxnMarkersHandler:
         """Writes the markers. Returns for each marker the answers of its partitions."""
         asked = [(marker.end, partition) for marker in markers for partition in marker.partitions]
         outcomes = await map_in_slices(lambda one: self._append(*one), asked)
-        pending = [one for one in outcomes if isinstance(one, PendingAppend)]
+        pending = [outcome for outcome in outcomes if isinstance(outcome, PendingAppend)]
         await wait_for_appends(self._produces, pending, self._timeout_ms, server(client_host))
         results = iter(await map_in_slices(lambda one: _result(one[0][1], one[1]), zip(asked, outcomes, strict=True)))
         return [[next(results) for _ in marker.partitions] for marker in markers]

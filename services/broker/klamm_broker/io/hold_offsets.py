@@ -119,7 +119,10 @@ class HoldOffsets:
 def _answers_of(
     response: LowestOffsetsResponse, holds: Mapping[TopicPartition, Groups]
 ) -> dict[TopicPartition, ShardAnswer]:
-    lowest = {TopicPartition(one.topic, one.partition): LowOffset(one.offset, one.group_id) for one in response.offsets}
+    lowest = {
+        TopicPartition(offset.topic, offset.partition): LowOffset(offset.offset, offset.group_id)
+        for offset in response.offsets
+    }
     shards = frozenset(response.shards)
     return {partition: ShardAnswer(shards, lowest.get(partition, NO_GROUP)) for partition in holds}
 

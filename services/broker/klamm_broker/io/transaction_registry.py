@@ -85,9 +85,11 @@ class TransactionRegistry:
             error = _for_producer(ErrorCode.of(response.error_code), response.error_message)
             return dict.fromkeys(partitions, error)
         return {
-            TopicPartition(one.topic, one.partition): _for_producer(ErrorCode.of(one.error_code), one.error_message)
-            for one in response.partitions
-            if one.error_code
+            TopicPartition(partition.topic, partition.partition): _for_producer(
+                ErrorCode.of(partition.error_code), partition.error_message
+            )
+            for partition in response.partitions
+            if partition.error_code
         }
 
     async def _ask_until_ended(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
@@ -95,7 +97,7 @@ class TransactionRegistry:
         deadline_ms = self._clock.monotonic_ms() + self._retry_backoff_max_ms
         while True:
             response = await self._ask(request)
-            codes = {response.error_code, *(one.error_code for one in response.partitions)}
+            codes = {response.error_code, *(partition.error_code for partition in response.partitions)}
             if ErrorCode.CONCURRENT_TRANSACTIONS not in codes or self._clock.monotonic_ms() >= deadline_ms:
                 return response
             await asyncio.sleep(self._retry_backoff_ms / 1000)

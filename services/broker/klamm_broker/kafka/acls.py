@@ -32,22 +32,22 @@ class AclApis:
         return {
             "error_code": ErrorCode.NONE,
             "error_message": None,
-            "resources": _by_pattern([binding_of(each) for each in answer.acls]),
+            "resources": _by_pattern([binding_of(acl) for acl in answer.acls]),
         }
 
     async def create(self, request: Request, body: Any) -> Fields:
         ask = pb.CreateAclsRequest(
             creations=[
                 pb.AclBinding(
-                    resource_type=each.resource_type,
-                    resource_name=each.resource_name,
-                    pattern_type=each.resource_pattern_type,
-                    principal=each.principal,
-                    host=each.host,
-                    operation=each.operation,
-                    permission_type=each.permission_type,
+                    resource_type=creation.resource_type,
+                    resource_name=creation.resource_name,
+                    pattern_type=creation.resource_pattern_type,
+                    principal=creation.principal,
+                    host=creation.host,
+                    operation=creation.operation,
+                    permission_type=creation.permission_type,
                 )
-                for each in body.creations
+                for creation in body.creations
             ],
             timeout_ms=TIMEOUT_MS,
         )
@@ -55,7 +55,7 @@ class AclApis:
             answer = await self._controller.change(AdminStub.create_acls, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"results": [_refused(error)] * len(body.creations)}
-        return {"results": [_outcome(each.error_code, each.error_message) for each in answer.results]}
+        return {"results": [_outcome(result.error_code, result.error_message) for result in answer.results]}
 
     async def delete(self, request: Request, body: Any) -> Fields:
         ask = pb.DeleteAclsRequest(
@@ -69,10 +69,10 @@ class AclApis:
         return {
             "filter_results": [
                 {
-                    **_outcome(each.error_code, each.error_message),
-                    "matching_acls": [_removed(binding_of(one)) for one in each.removed],
+                    **_outcome(result.error_code, result.error_message),
+                    "matching_acls": [_removed(binding_of(one)) for one in result.removed],
                 }
-                for each in answer.results
+                for result in answer.results
             ]
         }
 

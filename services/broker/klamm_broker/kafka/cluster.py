@@ -49,7 +49,7 @@ class ClusterApis:
             "error_code": ErrorCode.NONE,
             "cluster_id": image.cluster_id,
             "controller_id": self._view.controller_id,
-            "brokers": [_broker(one) for one in brokers],
+            "brokers": [_broker(broker) for broker in brokers],
             "cluster_authorized_operations": authorized_operations.of_cluster(
                 body.include_cluster_authorized_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
             ),
@@ -66,12 +66,14 @@ class ClusterApis:
             )
         except BrokerError as error:
             return _no_quorum(error.code, error.message)
-        controllers = [one for one in quorum.replicas if one.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
+        controllers = [replica for replica in quorum.replicas if replica.kind == pb.QUORUM_REPLICA_KIND_CONTROLLER]
         # Leave coordinators out: one may have a broker's id, and Kafka clients do not know coordinators.
         observers = [
-            one for one in quorum.replicas if not one.is_voter and one.kind != pb.QUORUM_REPLICA_KIND_COORDINATOR
+            replica
+            for replica in quorum.replicas
+            if not replica.is_voter and replica.kind != pb.QUORUM_REPLICA_KIND_COORDINATOR
         ]
-        end_index = max((one.end_index for one in controllers), default=0)
+        end_index = max((controller.end_index for controller in controllers), default=0)
         partition = {
             "partition_index": 0,
             "error_code": ErrorCode.NONE,
@@ -79,14 +81,16 @@ class ClusterApis:
             "leader_id": quorum.leader_id,
             "leader_epoch": quorum.term,
             "high_watermark": quorum.high_watermark,
-            "current_voters": [self._replica(one, end_index) for one in controllers if one.is_voter],
-            "observers": [self._replica(one, end_index) for one in observers],
+            "current_voters": [
+                self._replica(controller, end_index) for controller in controllers if controller.is_voter
+            ],
+            "observers": [self._replica(observer, end_index) for observer in observers],
         }
         return {
             "error_code": ErrorCode.NONE,
             "error_message": None,
             "topics": [{"topic_name": CLUSTER_METADATA_TOPIC, "partitions": [partition]}],
-            "nodes": [_quorum_node(one) for one in controllers if one.is_voter],
+            "nodes": [_quorum_node(controller) for controller in controllers if controller.is_voter],
         }
 
     def _replica(self, replica: pb.QuorumReplica, end_index: int) -> Fields:
@@ -113,15 +117,15 @@ class ClusterApis:
         """Accepts a request if all its levels are the current ones. Otherwise refuses the whole request."""
         if not may_with_cluster(AclOperation.ALTER):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
-        for one in body.feature_updates:
-            upgrade_type = getattr(one, "upgrade_type", None)
+        for feature_update in body.feature_updates:
+            upgrade_type = getattr(feature_update, "upgrade_type", None)
             if upgrade_type is None:
-                upgrade_type = features.SAFE_DOWNGRADE if one.allow_downgrade else features.UPGRADE
-            if why := features.why_refused(one.feature, one.max_version_level, upgrade_type):
+                upgrade_type = features.SAFE_DOWNGRADE if feature_update.allow_downgrade else features.UPGRADE
+            if why := features.why_refused(feature_update.feature, feature_update.max_version_level, upgrade_type):
                 return {"error_code": ErrorCode.INVALID_UPDATE_VERSION, "error_message": why, "results": []}
         results = [
-            {"feature": one.feature, "error_code": ErrorCode.NONE, "error_message": None}
-            for one in body.feature_updates
+            {"feature": feature_update.feature, "error_code": ErrorCode.NONE, "error_message": None}
+            for feature_update in body.feature_updates
         ]
         return {"error_code": ErrorCode.NONE, "error_message": None, "results": results}
 
@@ -152,7 +156,10 @@ def _no_quorums(body: Any) -> Fields:
     """Returns an error for each partition, as Kafka does if a request names another partition than that of the
     controllers' log."""
     topics = [
-        {"topic_name": topic.topic_name, "partitions": [_no_partition(one.partition_index) for one in topic.partitions]}
+        {
+            "topic_name": topic.topic_name,
+            "partitions": [_no_partition(partition.partition_index) for partition in topic.partitions],
+        }
         for topic in body.topics
     ]
     return {"error_code": ErrorCode.NONE, "error_message": None, "topics": topics, "nodes": []}

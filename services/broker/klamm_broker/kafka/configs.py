@@ -48,9 +48,10 @@ class ConfigApis:
         ask = pb.DescribeConfigsRequest(
             resources=[
                 pb.DescribeConfigsResource(
-                    resource=_resource(one.resource_type, one.resource_name), names=one.configuration_keys or ()
+                    resource=_resource(resource.resource_type, resource.resource_name),
+                    names=resource.configuration_keys or (),
                 )
-                for one in body.resources
+                for resource in body.resources
             ],
             include_documentation=getattr(body, "include_documentation", False),
             include_synonyms=body.include_synonyms,
@@ -60,43 +61,43 @@ class ConfigApis:
             results = list(answer.results)
         except BrokerError as error:
             results = [
-                pb.DescribedConfigs(resource=one.resource, error_code=error.code, error_message=error.message)
-                for one in ask.resources
+                pb.DescribedConfigs(resource=resource.resource, error_code=error.code, error_message=error.message)
+                for resource in ask.resources
             ]
-        return {"results": [_described(one) for one in results]}
+        return {"results": [_described(result) for result in results]}
 
     async def alter(self, request: Request, body: Any) -> Fields:
         """Replaces all configs of resources (the older API). A config that the request does not name gets its
         default."""
         resources = [
             pb.AlterConfigsResource(
-                resource=_resource(one.resource_type, one.resource_name),
-                changes=[pb.ConfigChange(name=config.name, value=config.value or "") for config in one.configs],
+                resource=_resource(resource.resource_type, resource.resource_name),
+                changes=[pb.ConfigChange(name=config.name, value=config.value or "") for config in resource.configs],
                 replace_all=True,
             )
-            for one in body.resources
+            for resource in body.resources
         ]
-        nulls = [[config.name for config in one.configs if config.value is None] for one in body.resources]
+        nulls = [[config.name for config in resource.configs if config.value is None] for resource in body.resources]
         return await self._alter(body, resources, nulls)
 
     async def alter_incrementally(self, request: Request, body: Any) -> Fields:
         resources = [
             pb.AlterConfigsResource(
-                resource=_resource(one.resource_type, one.resource_name),
+                resource=_resource(resource.resource_type, resource.resource_name),
                 changes=[
                     pb.ConfigChange(name=change.name, operation=change.config_operation, value=change.value or "")
-                    for change in one.configs
+                    for change in resource.configs
                 ],
             )
-            for one in body.resources
+            for resource in body.resources
         ]
         nulls = [
             [
                 change.name
-                for change in one.configs
+                for change in resource.configs
                 if change.value is None and change.config_operation != pb.CONFIG_OPERATION_DELETE
             ]
-            for one in body.resources
+            for resource in body.resources
         ]
         return await self._alter(body, resources, nulls)
 
@@ -117,10 +118,10 @@ class ConfigApis:
             {
                 "error_code": result.error_code,
                 "error_message": result.error_message or None,
-                "resource_type": one.resource_type,
-                "resource_name": one.resource_name,
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
             }
-            for one, result in zip(body.resources, results, strict=True)
+            for resource, result in zip(body.resources, results, strict=True)
         ]
         return {"responses": responses}
 
@@ -178,16 +179,20 @@ def _described(result: pb.DescribedConfigs) -> Fields:
         "resource_name": result.resource.name,
         "configs": [
             {
-                **described_config(one),
-                "is_default": one.source == pb.CONFIG_SOURCE_DEFAULT,
+                **described_config(config),
+                "is_default": config.source == pb.CONFIG_SOURCE_DEFAULT,
                 "synonyms": [
-                    {"name": each.name, "value": None if one.sensitive else each.value, "source": each.source}
-                    for each in one.synonyms
+                    {
+                        "name": synonym.name,
+                        "value": None if config.sensitive else synonym.value,
+                        "source": synonym.source,
+                    }
+                    for synonym in config.synonyms
                 ],
-                "config_type": _CONFIG_TYPES.get(one.type, 0),
-                "documentation": one.documentation or None,
+                "config_type": _CONFIG_TYPES.get(config.type, 0),
+                "documentation": config.documentation or None,
             }
-            for one in result.configs
+            for config in result.configs
         ],
     }
 

@@ -82,7 +82,7 @@ class ConsumerGroupApis:
             "group_epoch": group.group_epoch,
             "assignment_epoch": group.assignment_epoch,
             "assignor_name": group.assignor,
-            "members": [_member(one) for one in group.members],
+            "members": [_member(member) for member in group.members],
             "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
         }
 
@@ -133,8 +133,8 @@ def _assignment(assignment: pb.ConsumerAssignment) -> Fields:
 
 def _topics(topics: Iterable[pb.ConsumerPartitions]) -> Iterable[Fields]:
     return (
-        {"topic_id": uuid.UUID(bytes=one.topic_id), "topic_name": one.topic, "partitions": one.partitions}
-        for one in topics
+        {"topic_id": uuid.UUID(bytes=topic.topic_id), "topic_name": topic.topic, "partitions": topic.partitions}
+        for topic in topics
     )
 
 

@@ -221,7 +221,9 @@ def _written(
     version = request.version
     writer = AnswerWriter(flexible=request.flexible)
     with_records = iter(records)
-    topics = [(topic, list(group)) for topic, group in groupby(answers, key=lambda one: one.topic_partition.topic)]
+    topics = [
+        (topic, list(group)) for topic, group in groupby(answers, key=lambda answer: answer.topic_partition.topic)
+    ]
     if version >= 7:
         writer.fields(_TO_SESSION, request.throttle_ms, ErrorCode.NONE, session_id)
     else:

@@ -39,7 +39,7 @@ class FramedProduce:
         valid, and CallFailed if it has too many items."""
         message = request.frame[request.body_start :]
         produce, _ = decode(message, lambda: request.client_host, timeout_ms=self._request_timeout_ms)
-        if any(one.writer is not None for one in produce.partitions):
+        if any(partition.writer is not None for partition in produce.partitions):
             raise _InvalidRequestError("the request names a coordinator that writes; coordinators send them over gRPC")
         if tracing.is_on():
             return self._traced(request, produce)

@@ -62,7 +62,7 @@ class GroupApis:
             member_id=body.member_id,
             group_instance_id=getattr(body, "group_instance_id", None) or "",
             protocol_type=body.protocol_type,
-            protocols=[pb.GroupProtocol(name=one.name, metadata=one.metadata) for one in body.protocols],
+            protocols=[pb.GroupProtocol(name=protocol.name, metadata=protocol.metadata) for protocol in body.protocols],
             client_id=request.client_id,
             client_host=f"/{request.client_host}",
             reason=getattr(body, "reason", None) or "",
@@ -78,8 +78,12 @@ class GroupApis:
         except BrokerError as error:
             answer = pb.JoinGroupResponse(error_code=error.code, generation_id=-1, member_id=body.member_id)
         members = [
-            {"member_id": one.member_id, "group_instance_id": one.group_instance_id or None, "metadata": one.metadata}
-            for one in answer.members
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id or None,
+                "metadata": member.metadata,
+            }
+            for member in answer.members
         ]
         return {
             "error_code": answer.error_code,
@@ -109,7 +113,8 @@ class GroupApis:
             protocol_type=getattr(body, "protocol_type", None) or "",
             protocol_name=getattr(body, "protocol_name", None) or "",
             assignments=[
-                pb.MemberAssignment(member_id=one.member_id, assignment=one.assignment) for one in body.assignments
+                pb.MemberAssignment(member_id=assignment.member_id, assignment=assignment.assignment)
+                for assignment in body.assignments
             ],
         )
         try:
@@ -140,11 +145,11 @@ class GroupApis:
         if request.version >= 3:
             leavers = [
                 pb.LeavingMember(
-                    member_id=one.member_id,
-                    group_instance_id=one.group_instance_id or "",
-                    reason=getattr(one, "reason", None) or "",
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id or "",
+                    reason=getattr(member, "reason", None) or "",
                 )
-                for one in body.members
+                for member in body.members
             ]
         else:
             leavers = [pb.LeavingMember(member_id=body.member_id)]
@@ -158,11 +163,11 @@ class GroupApis:
             return {"error_code": error.code, "members": []}
         members = [
             {
-                "member_id": one.member_id,
-                "group_instance_id": one.group_instance_id or None,
-                "error_code": one.error_code,
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id or None,
+                "error_code": member.error_code,
             }
-            for one in answer.members
+            for member in answer.members
         ]
         code = answer.error_code
         if request.version < 3 and not code and answer.members:
@@ -184,14 +189,14 @@ class GroupApis:
             offsets=[
                 pb.GroupOffset(
                     topic=topic.name,
-                    partition=one.partition_index,
-                    offset=one.committed_offset,
-                    leader_epoch=getattr(one, "committed_leader_epoch", -1),
-                    metadata=one.committed_metadata or "",
+                    partition=partition.partition_index,
+                    offset=partition.committed_offset,
+                    leader_epoch=getattr(partition, "committed_leader_epoch", -1),
+                    metadata=partition.committed_metadata or "",
                 )
                 for topic in topics
                 if not topic.is_unknown
-                for one in topic.asked.partitions
+                for partition in topic.asked.partitions
             ],
         )
         try:
@@ -200,13 +205,16 @@ class GroupApis:
             )
         except BrokerError as error:
             results = [
-                PartitionResult(topic=one.topic, partition=one.partition, error_code=error.code) for one in ask.offsets
+                PartitionResult(topic=offset.topic, partition=offset.partition, error_code=error.code)
+                for offset in ask.offsets
             ]
         unknown = [
-            PartitionResult(topic=topic.name, partition=one.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+            PartitionResult(
+                topic=topic.name, partition=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+            )
             for topic in topics
             if topic.is_unknown
-            for one in topic.asked.partitions
+            for partition in topic.asked.partitions
         ]
         return {"topics": with_ids(by_topic([*results, *unknown], _outcome), topics)}
 
@@ -224,7 +232,7 @@ class GroupApis:
 
     async def _fetch_offsets(self, request: Request, require_stable: bool, body: Any) -> Fields:
         group_id, topics = body.group_id, offset_topics(body.topics or (), self._topic_ids)
-        known = [one for one in topics if not one.is_unknown]
+        known = [topic for topic in topics if not topic.is_unknown]
         ask = pb.OffsetFetchRequest(
             group_id=group_id,
             topics=[TopicPartitions(topic=one.name, partitions=one.asked.partition_indexes) for one in known],
@@ -238,7 +246,7 @@ class GroupApis:
             answer = await self._ask(group_id, CoordinatorStub.offset_fetch, ask)
         except BrokerError as error:
             answer = pb.OffsetFetchResponse(error_code=error.code)
-        unknown = _failed_topics((one for one in topics if one.is_unknown), ErrorCode.UNKNOWN_TOPIC_ID)
+        unknown = _failed_topics((topic for topic in topics if topic.is_unknown), ErrorCode.UNKNOWN_TOPIC_ID)
         if answer.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT and body.topics is not None:
             # Clients retry if a partition has this error (KIP-447), but not if the group has it.
             unstable = _failed_topics(known, answer.error_code)
@@ -256,7 +264,9 @@ class GroupApis:
         ask = pb.OffsetDeleteRequest(
             group_id=body.group_id,
             topics=[
-                TopicPartitions(topic=topic.name, partitions=[one.partition_index for one in topic.partitions])
+                TopicPartitions(
+                    topic=topic.name, partitions=[partition.partition_index for partition in topic.partitions]
+                )
                 for topic in body.topics
             ],
         )
@@ -269,7 +279,7 @@ class GroupApis:
 
     def _those_with_ids(self, topics: Iterable[Fields]) -> list[Fields]:
         """Returns the topics that have an id. Deleted topics have none."""
-        named = ({**one, "topic_id": uuid.UUID(bytes=self._topic_ids.id_of(one["name"]))} for one in topics)
+        named = ({**topic, "topic_id": uuid.UUID(bytes=self._topic_ids.id_of(topic["name"]))} for topic in topics)
         return [one for one in named if one["topic_id"].int]
 
     # Administration
@@ -280,7 +290,7 @@ class GroupApis:
             answers = await self._coordinators.ask_all(CoordinatorStub.list_groups, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "groups": []}
-        found = [one for answer in answers for one in answer.groups]
+        found = [group for answer in answers for group in answer.groups]
         own = self._cluster.coordinated_here(one.group_id for one in found)
         groups = [
             {
@@ -316,14 +326,14 @@ class GroupApis:
                 group.error_code = ErrorCode.NONE
         members = [
             {
-                "member_id": one.member_id,
-                "group_instance_id": one.group_instance_id or None,
-                "client_id": one.client_id,
-                "client_host": one.client_host,
-                "member_metadata": one.metadata,
-                "member_assignment": one.assignment,
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id or None,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
             }
-            for one in group.members
+            for member in group.members
         ]
         return {
             "error_code": group.error_code,
@@ -365,7 +375,7 @@ def by_topic(partitions: Iterable[Any], fields: Callable[[Any], Fields]) -> list
     """Groups flat partitions by topic, as Kafka's answers nest them."""
     return [
         {"name": topic, "topic": topic, "partitions": [fields(one) for one in group]}
-        for topic, group in groupby(partitions, key=lambda one: one.topic)
+        for topic, group in groupby(partitions, key=lambda partition: partition.topic)
     ]
 
 

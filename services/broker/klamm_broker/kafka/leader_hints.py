@@ -25,7 +25,9 @@ def leader_hint(tag: int, partition: AnsweredPartition) -> list[tuple[int, bytes
 
 def node_endpoints(cluster: ListenerMetadata, partitions: Iterable[AnsweredPartition]) -> list[tuple[int, bytes]]:
     """Returns the answer's tagged field with the addresses of the leaders that its partitions name."""
-    leaders = {one.current_leader for one in partitions if one.error_code and one.current_leader >= 0}
+    leaders = {
+        partition.current_leader for partition in partitions if partition.error_code and partition.current_leader >= 0
+    }
     nodes = [node for node in cluster.registered() if node.broker_id in leaders] if leaders else []
     if not nodes:
         return []

@@ -142,11 +142,11 @@ class KafkaListener:
         sockets = await loop.run_in_executor(None, bound_sockets, host, port)
         bound: int = sockets[0].getsockname()[1]
         self._wrong_protocols = WrongProtocolLog(log, f"the Kafka listener {host}:{bound}", self._clock.monotonic_ms)
-        for one in sockets:
+        for bound_socket in sockets:
             if self._tls is not None:
-                self._acceptors.append(self._make_acceptor(one, self._tls))
+                self._acceptors.append(self._make_acceptor(bound_socket, self._tls))
                 continue
-            server = await loop.create_server(self._make, sock=one, backlog=BACKLOG, start_serving=False)
+            server = await loop.create_server(self._make, sock=bound_socket, backlog=BACKLOG, start_serving=False)
             self._servers.append(server)
         return bound
 

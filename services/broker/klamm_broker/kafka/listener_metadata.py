@@ -62,13 +62,15 @@ class ListenerMetadata:
 
     def unreachable(self) -> frozenset[int]:
         """Returns the ids of live brokers without this listener."""
-        return frozenset(one.broker_id for one in self._image().live_brokers() if self._dialled(one) is None)
+        return frozenset(
+            live_broker.broker_id for live_broker in self._image().live_brokers() if self._dialled(live_broker) is None
+        )
 
     def _listed(self, brokers: Iterable[BrokerImage]) -> list[ListenerBroker]:
         return [
-            ListenerBroker(one.broker_id, *dialled.address, one.rack, one.fenced)
-            for one in brokers
-            if (dialled := self._dialled(one)) is not None
+            ListenerBroker(broker.broker_id, *dialled.address, broker.rack, broker.fenced)
+            for broker in brokers
+            if (dialled := self._dialled(broker)) is not None
         ]
 
     def _dialled(self, broker: BrokerImage) -> Listener | None:

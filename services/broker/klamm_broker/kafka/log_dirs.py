@@ -17,26 +17,26 @@ async def describe_log_dirs(request: Request, body: Any, handler: LogDirsHandler
     """Describes the log directories. Without topics, the answer has all partitions in them."""
     if not may_with_cluster(AclOperation.DESCRIBE):
         return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
-    named = {one.topic: one.partitions for one in body.topics or ()}
-    partitions = {(one.topic, number) for one in body.topics or () for number in one.partitions}
+    named = {topic.topic: topic.partitions for topic in body.topics or ()}
+    partitions = {(topic.topic, number) for topic in body.topics or () for number in topic.partitions}
     results = [
         {
-            "error_code": one.error_code,
-            "log_dir": one.path,
+            "error_code": log_dir.error_code,
+            "log_dir": log_dir.path,
             # In Kafka, a topic without partitions selects none. In the handler, it selects all.
             "topics": by_topic(
                 (
                     replica
-                    for replica in one.replicas
+                    for replica in log_dir.replicas
                     if body.topics is None or (replica.topic, replica.partition) in partitions
                 ),
                 _replica,
             ),
-            "total_bytes": one.total_bytes,
-            "usable_bytes": one.usable_bytes,
+            "total_bytes": log_dir.total_bytes,
+            "usable_bytes": log_dir.usable_bytes,
             "is_cordoned": False,
         }
-        for one in handler.describe_log_dirs(named)
+        for log_dir in handler.describe_log_dirs(named)
     ]
     return {"error_code": ErrorCode.NONE, "results": results}
 
@@ -53,7 +53,7 @@ async def alter_replica_log_dirs(request: Request, body: Any, handler: LogDirsHa
         started = await handler.alter_replica_log_dirs(moves)
     else:
         denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        started = [StartedMove(one.topic, one.partition, denied) for one in moves]
+        started = [StartedMove(move.topic, move.partition, denied) for move in moves]
     by_name = by_topic(started, _altered)
     return {"results": [{"topic_name": one["topic"], "partitions": one["partitions"]} for one in by_name]}
 

@@ -28,14 +28,14 @@ class OffsetTopic(NamedTuple):
 def offset_topics(topics: Iterable[Any], topic_ids: TopicIds) -> list[OffsetTopic]:
     """Returns the topics of a request, with their names."""
     return [
-        OffsetTopic(one.name, None, one)
-        if hasattr(one, "name")
-        else OffsetTopic(topic_ids.name_of(id_bytes(one.topic_id)), uuid.UUID(bytes=id_bytes(one.topic_id)), one)
-        for one in topics
+        OffsetTopic(topic.name, None, topic)
+        if hasattr(topic, "name")
+        else OffsetTopic(topic_ids.name_of(id_bytes(topic.topic_id)), uuid.UUID(bytes=id_bytes(topic.topic_id)), topic)
+        for topic in topics
     ]
 
 
 def with_ids(topics: Iterable[Mapping[str, Any]], asked: Iterable[OffsetTopic]) -> list[Fields]:
     """Returns the topics of an answer, each with its id if the request named it by id."""
     ids = {one.name: one.topic_id for one in asked if one.topic_id is not None}
-    return [{**one, "topic_id": ids[one["name"]]} if one["name"] in ids else one for one in topics]
+    return [{**topic, "topic_id": ids[topic["name"]]} if topic["name"] in ids else topic for topic in topics]

@@ -48,11 +48,16 @@ def list_offsets(
     request: Request, body: Any, handler: ListOffsetsHandler
 ) -> Generator[None, None, Sequence[ListedOffset | LateLookup]]:
     """Looks up the offsets. Yields after each step."""
-    named = Counter((topic.name, one.partition_index) for topic in body.topics for one in topic.partitions)
+    named = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
     looked_up, listed = [], []
     for topic in body.topics:
-        for one in topic.partitions:
-            ask = OffsetQuery(topic.name, one.partition_index, one.timestamp, getattr(one, "current_leader_epoch", -1))
+        for partition in topic.partitions:
+            ask = OffsetQuery(
+                topic.name,
+                partition.partition_index,
+                partition.timestamp,
+                getattr(partition, "current_leader_epoch", -1),
+            )
             code = _list_offsets_error(ask, request.version, named)
             if not code:
                 looked_up.append(ask)
@@ -71,8 +76,8 @@ def list_offsets(
 def listed_fields(results: Sequence[ListedOffset], version: int) -> Generator[None, None, Fields]:
     """Returns the fields of the answer. Yields after each step."""
     fields = []
-    for one in results:
-        fields.append(_listed_offset(one, version))
+    for result in results:
+        fields.append(_listed_offset(result, version))
         if not len(fields) % _PARTITIONS_PER_STEP:
             yield
     described = iter(fields)
@@ -90,16 +95,18 @@ def _list_offsets_error(one: OffsetQuery, version: int, named: Counter[tuple[str
 
 async def offset_for_leader_epoch(request: Request, body: Any, handler: OffsetForLeaderEpochHandler) -> Fields:
     ends = handler.offsets_for_leader_epochs(
-        EpochQuery(topic.topic, one.partition, one.current_leader_epoch, one.leader_epoch)
+        EpochQuery(topic.topic, partition.partition, partition.current_leader_epoch, partition.leader_epoch)
         for topic in body.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
     return {"topics": by_topic(ends, _epoch_end)}
 
 
 async def delete_records(request: Request, body: Any, handler: DeleteRecordsHandler) -> Fields:
     deletions = [
-        RecordDeletion(topic.name, one.partition_index, one.offset) for topic in body.topics for one in topic.partitions
+        RecordDeletion(topic.name, partition.partition_index, partition.offset)
+        for topic in body.topics
+        for partition in topic.partitions
     ]
     deleted = await handler.delete_records(
         deletions, timeout_ms=milliseconds(body.timeout), client_host=lambda: request.client_host
@@ -144,14 +151,14 @@ def _producers(found: PartitionProducers) -> Fields:
         "error_message": found.error_message or None,
         "active_producers": [
             {
-                "producer_id": one.producer_id,
-                "producer_epoch": one.epoch,
-                "last_sequence": one.last_sequence,
-                "last_timestamp": one.last_ms,
-                "coordinator_epoch": one.coordinator_epoch,
-                "current_txn_start_offset": one.txn_first_offset,
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.last_ms,
+                "coordinator_epoch": producer.coordinator_epoch,
+                "current_txn_start_offset": producer.txn_first_offset,
             }
-            for one in found.producers
+            for producer in found.producers
         ],
     }
 

@@ -116,7 +116,7 @@ def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:
         reader.skip_tagged_fields()
     reader.skip_tagged_fields()
     reader.expect_end()
-    if len(partitions) > 1 and len({one.topic_partition for one in partitions}) != len(partitions):
+    if len(partitions) > 1 and len({partition.topic_partition for partition in partitions}) != len(partitions):
         raise MalformedRequestError("the produce request names a partition twice; expected each partition once")
     verify_only = request.version < _ADDS_PARTITIONS
     return Produce(acks, timeout_ms, transactional_id or "", partitions, verify_only, lambda: request.client_host), ids

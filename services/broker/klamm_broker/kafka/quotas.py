@@ -33,8 +33,7 @@ class QuotaApis:
                 pb.ClientQuotaAlteration(
                     entity=entity_parts(quota_entity((part.entity_type, part.entity_name) for part in entry.entity)),
                     operations=[
-                        pb.ClientQuotaOperation(key=one.key, value=None if one.remove else one.value)
-                        for one in entry.ops
+                        pb.ClientQuotaOperation(key=op.key, value=None if op.remove else op.value) for op in entry.ops
                     ],
                 )
                 for entry in body.entries
@@ -47,22 +46,25 @@ class QuotaApis:
         except BrokerError as error:
             results = [
                 pb.AlteredClientQuotas(entity=entity_parts(entity), error_code=error.code, error_message=error.message)
-                for entity in dict.fromkeys(entity_of(one.entity) for one in ask.alterations)
+                for entity in dict.fromkeys(entity_of(alteration.entity) for alteration in ask.alterations)
             ]
         return {
             "entries": [
                 {
-                    "error_code": one.error_code,
-                    "error_message": one.error_message or None,
-                    "entity": _entity(entity_of(one.entity)),
+                    "error_code": result.error_code,
+                    "error_message": result.error_message or None,
+                    "entity": _entity(entity_of(result.entity)),
                 }
-                for one in results
+                for result in results
             ]
         }
 
     async def describe(self, request: Request, body: Any) -> Fields:
         """Describes the quotas of the entities that the filter selects."""
-        components = [FilterComponent(one.entity_type, one.match_type, one.match) for one in body.components]
+        components = [
+            FilterComponent(component.entity_type, component.match_type, component.match)
+            for component in body.components
+        ]
         try:
             require_cluster(AclOperation.DESCRIBE_CONFIGS)
             found = described_quotas(self._image(), components, strict=body.strict)

@@ -33,9 +33,9 @@ class RecentlyFencedBrokers:
         if brokers is not self._seen:
             self._seen = brokers
             gone = {
-                (one.broker_id, one.broker_epoch)
-                for one in brokers.values()
-                if one.fenced and not one.in_controlled_shutdown
+                (broker.broker_id, broker.broker_epoch)
+                for broker in brokers.values()
+                if broker.fenced and not broker.in_controlled_shutdown
             }
             self._until_ms = {each: self._until_ms.get(each, now_ms + self._listed_ms) for each in gone}
         return frozenset(broker_id for (broker_id, _), until_ms in self._until_ms.items() if now_ms < until_ms)

@@ -52,7 +52,7 @@ class ReplicaApis:
                     "topic": topic,
                     "partition_result": [{**_outcome(one), "partition_id": one.partition} for one in group],
                 }
-                for topic, group in groupby(results, key=lambda one: one.topic)
+                for topic, group in groupby(results, key=lambda result: result.topic)
             ],
         }
 
@@ -63,11 +63,11 @@ class ReplicaApis:
             partitions=[
                 pb.PartitionReassignment(
                     topic=topic.name,
-                    partition=one.partition_index,
-                    replicas=None if one.replicas is None else BrokerIds(broker_ids=one.replicas),
+                    partition=partition.partition_index,
+                    replicas=None if partition.replicas is None else BrokerIds(broker_ids=partition.replicas),
                 )
                 for topic in body.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             ],
             keep_replication_factor=not may_change_factor,
             timeout_ms=timeout_ms,
@@ -131,7 +131,7 @@ def _ongoing(one: pb.OngoingReassignment) -> Fields:
 def _all_failed(partitions: Iterable[pb.NamedPartition], error: BrokerError) -> list[pb.NamedPartitionResult]:
     return [
         pb.NamedPartitionResult(
-            topic=one.topic, partition=one.partition, error_code=error.code, error_message=error.message
+            topic=partition.topic, partition=partition.partition, error_code=error.code, error_message=error.message
         )
-        for one in partitions
+        for partition in partitions
     ]

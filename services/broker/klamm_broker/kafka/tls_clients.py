@@ -73,7 +73,7 @@ class TlsClients:
     def refuse(self, peer: str, reason: str) -> None:
         """Notes a handshake that failed for OpenSSL's `reason`. The audit records it if the certificate was the
         reason."""
-        if any(one in reason for one in _ABOUT_CERTIFICATES):
+        if any(about_certificate in reason for about_certificate in _ABOUT_CERTIFICATES):
             self._record("User:", peer, reason)
 
     def _record(self, principal: str, peer: str, failure: str = "") -> None:

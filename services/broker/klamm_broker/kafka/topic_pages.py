@@ -86,16 +86,16 @@ def _described(
 def _partitions(
     partitions: tuple[PartitionImage, ...], live: frozenset[int], unreachable: frozenset[int]
 ) -> Iterator[Fields]:
-    for one in partitions:
-        error = leader_error(one.leader, unreachable)
+    for partition in partitions:
+        error = leader_error(partition.leader, unreachable)
         yield {
             "error_code": error,
-            "partition_index": one.partition,
-            "leader_id": NO_LEADER if error else one.leader,
-            "leader_epoch": one.leader_epoch,
-            "replica_nodes": one.replicas,
-            "isr_nodes": one.isr,
-            "eligible_leader_replicas": one.elr,
-            "last_known_elr": one.last_known_elr,
-            "offline_replicas": [replica for replica in one.replicas if replica not in live],
+            "partition_index": partition.partition,
+            "leader_id": NO_LEADER if error else partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": partition.replicas,
+            "isr_nodes": partition.isr,
+            "eligible_leader_replicas": partition.elr,
+            "last_known_elr": partition.last_known_elr,
+            "offline_replicas": [replica for replica in partition.replicas if replica not in live],
         }

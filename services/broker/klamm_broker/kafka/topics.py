@@ -47,7 +47,8 @@ class TopicApis:
             _throttle(request, answer.throttle_time_ms)
         except BrokerError as error:
             failed = [
-                pb.CreatedTopic(name=one.name, error_code=error.code, error_message=error.message) for one in ask.topics
+                pb.CreatedTopic(name=topic.name, error_code=error.code, error_message=error.message)
+                for topic in ask.topics
             ]
             return {"topics": [_created(topic, _NO_CONFIGS) for topic in (*failed, *refused)]}
         made = [topic.name for topic in answer.topics if not topic.error_code]
@@ -72,22 +73,27 @@ class TopicApis:
 
     async def _shown_configs(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
         resources = [pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name=name) for name in topics]
-        ask = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource=one) for one in resources])
+        ask = pb.DescribeConfigsRequest(
+            resources=[pb.DescribeConfigsResource(resource=resource) for resource in resources]
+        )
         try:
             answer = await self._controller.ask(AdminStub.describe_configs, ask, timeout_ms=timeout_ms)
             results = list(answer.results)
         except BrokerError as error:
-            results = [pb.DescribedConfigs(resource=one, error_code=error.code) for one in resources]
-        return {one.resource.name: one for one in results}
+            results = [pb.DescribedConfigs(resource=resource, error_code=error.code) for resource in resources]
+        return {result.resource.name: result for result in results}
 
     async def delete_topics(self, request: Request, body: Any) -> Fields:
         if request.version >= 6:
             named = [
-                (one.name if one.name is not None else self._topic_ids.name_of(id_bytes(one.topic_id)), one.topic_id)
-                for one in body.topics
-                if (one.name is None) != (one.topic_id is None)
+                (
+                    topic.name if topic.name is not None else self._topic_ids.name_of(id_bytes(topic.topic_id)),
+                    topic.topic_id,
+                )
+                for topic in body.topics
+                if (topic.name is None) != (topic.topic_id is None)
             ]
-            refused = [_named_badly(one) for one in body.topics if (one.name is None) == (one.topic_id is None)]
+            refused = [_named_badly(topic) for topic in body.topics if (topic.name is None) == (topic.topic_id is None)]
         else:
             named = [(name, None) for name in body.topic_names]
             refused = []
@@ -104,12 +110,12 @@ class TopicApis:
         ]
         responses = [
             {
-                "name": None if one.name in by_id and one.error_code else one.name,
-                "topic_id": by_id.get(one.name) or uuid.UUID(bytes=_shown_id(one, ids)),
-                "error_code": one.error_code,
-                "error_message": one.error_message or None,
+                "name": None if result.name in by_id and result.error_code else result.name,
+                "topic_id": by_id.get(result.name) or uuid.UUID(bytes=_shown_id(result, ids)),
+                "error_code": result.error_code,
+                "error_message": result.error_message or None,
             }
-            for one in results
+            for result in results
         ]
         return {"responses": [*refused, *responses]}
 
@@ -149,8 +155,8 @@ class TopicApis:
             results = _all_failed([topic.topic for topic in ask.topics], error)
         return {
             "results": [
-                {"name": one.name, "error_code": one.error_code, "error_message": one.error_message or None}
-                for one in results
+                {"name": result.name, "error_code": result.error_code, "error_message": result.error_message or None}
+                for result in results
             ]
         }
 
@@ -159,7 +165,7 @@ def _throttle(request: Request, throttle_ms: int) -> None:
     """Throttles the client for as long as the controller says. This broker's metadata may get the quota a moment
     later."""
     if request.throttle is not None:
-        request.throttle.rest(CONTROLLER_MUTATION_RATE, throttle_ms)
+        request.throttle.extend(CONTROLLER_MUTATION_RATE, throttle_ms)
 
 
 def _shown_id(result: pb.NamedResult, ids: Mapping[str, bytes]) -> bytes:
@@ -185,9 +191,10 @@ def _new_topic(topic: Any) -> pb.NewTopic:
         partition_count=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments=[
-            pb.ReplicaAssignment(partition=one.partition_index, broker_ids=one.broker_ids) for one in topic.assignments
+            pb.ReplicaAssignment(partition=assignment.partition_index, broker_ids=assignment.broker_ids)
+            for assignment in topic.assignments
         ],
-        configs={one.name: one.value for one in topic.configs},
+        configs={config.name: config.value for config in topic.configs},
     )
 
 
@@ -197,7 +204,7 @@ def _refused(topic: Any) -> pb.CreatedTopic:
 
 
 def _configs_without_value(topic: Any) -> list[str]:
-    return [one.name for one in topic.configs if one.value is None]
+    return [config.name for config in topic.configs if config.value is None]
 
 
 def _new_replicas(topic: Any) -> list[pb.ReplicaAssignment]:
@@ -213,8 +220,8 @@ def _new_replicas(topic: Any) -> list[pb.ReplicaAssignment]:
         return [pb.ReplicaAssignment(partition=topic.count)]
     numbers = range(topic.count - len(assignments), topic.count)
     return [
-        pb.ReplicaAssignment(partition=number, broker_ids=one.broker_ids)
-        for number, one in zip(numbers, assignments, strict=True)
+        pb.ReplicaAssignment(partition=number, broker_ids=assignment.broker_ids)
+        for number, assignment in zip(numbers, assignments, strict=True)
     ]
 
 
@@ -229,7 +236,7 @@ def _created(topic: pb.CreatedTopic, described: pb.DescribedConfigs) -> Fields:
         "num_partitions": topic.partition_count if is_shown else -1,
         "replication_factor": topic.replication_factor if is_shown else -1,
         "topic_config_error_code": described.error_code,
-        "configs": [described_config(one) for one in described.configs],
+        "configs": [described_config(config) for config in described.configs],
     }
 
 

@@ -195,14 +195,14 @@ class TransactionApis:
             offsets=[
                 pb.GroupOffset(
                     topic=topic.name,
-                    partition=one.partition_index,
-                    offset=one.committed_offset,
-                    leader_epoch=getattr(one, "committed_leader_epoch", -1),
-                    metadata=one.committed_metadata or "",
+                    partition=partition.partition_index,
+                    offset=partition.committed_offset,
+                    leader_epoch=getattr(partition, "committed_leader_epoch", -1),
+                    metadata=partition.committed_metadata or "",
                 )
                 for topic in topics
                 if not topic.is_unknown
-                for one in topic.asked.partitions
+                for partition in topic.asked.partitions
             ],
             verify_only=request.version < _ADDS_OFFSETS,
         )
@@ -213,8 +213,8 @@ class TransactionApis:
         except BrokerError as error:
             answer = pb.TxnOffsetCommitResponse(
                 partitions=[
-                    PartitionResult(topic=one.topic, partition=one.partition, error_code=error.code)
-                    for one in ask.offsets
+                    PartitionResult(topic=offset.topic, partition=offset.partition, error_code=error.code)
+                    for offset in ask.offsets
                 ]
             )
 
@@ -224,10 +224,12 @@ class TransactionApis:
             return {"partition_index": result.partition, "error_code": code}
 
         unknown = [
-            PartitionResult(topic=topic.name, partition=one.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+            PartitionResult(
+                topic=topic.name, partition=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+            )
             for topic in topics
             if topic.is_unknown
-            for one in topic.asked.partitions
+            for partition in topic.asked.partitions
         ]
         return {"topics": with_ids(by_topic([*answer.partitions, *unknown], fields), topics)}
 
@@ -244,7 +246,7 @@ class TransactionApis:
             answers = await self._coordinators.ask_all(CoordinatorStub.list_transactions, ask, timeout_ms=TIMEOUT_MS)
         except BrokerError as error:
             return {"error_code": error.code, "unknown_state_filters": [], "transaction_states": []}
-        found = [one for answer in answers for one in answer.transactions]
+        found = [transaction for answer in answers for transaction in answer.transactions]
         own = self._cluster.coordinated_here(one.transactional_id for one in found)
         return {
             "error_code": next((answer.error_code for answer in answers if answer.error_code), 0),
@@ -279,7 +281,7 @@ class TransactionApis:
             "transaction_start_time": found.start_time_ms,
             "producer_id": found.producer_id,
             "producer_epoch": found.producer_epoch,
-            "topics": [{"topic": one.topic, "partitions": list(one.partitions)} for one in found.topics],
+            "topics": [{"topic": topic.topic, "partitions": list(topic.partitions)} for topic in found.topics],
         }
 
     async def _add(
@@ -335,7 +337,7 @@ def _added(request: Request, results: Iterable[PartitionResult]) -> list[Fields]
                 for one in group
             ],
         }
-        for name, group in groupby(results, key=lambda one: one.topic)
+        for name, group in groupby(results, key=lambda result: result.topic)
     ]
 
 

@@ -41,9 +41,9 @@ async def write_txn_markers(
 ) -> Fields:
     """Writes the markers. Returns one answer for each producer."""
     results: dict[int, dict[tuple[str, int], MarkedPartition]] = {}
-    for one in body.markers:
-        written = results.setdefault(one.producer_id, {})
-        for result in await _write(one, handler, coordinators, lambda: request.client_host):
+    for marker in body.markers:
+        written = results.setdefault(marker.producer_id, {})
+        for result in await _write(marker, handler, coordinators, lambda: request.client_host):
             written[result.topic, result.partition] = result
     return {
         "markers": [
@@ -57,12 +57,14 @@ async def _write(
     body: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators, client_host: ClientHost
 ) -> list[MarkedPartition]:
     """Writes one marker to its partitions. A marker without partitions has no effect."""
-    offsets = [number for one in body.topics if one.name == GROUP_METADATA_TOPIC for number in one.partition_indexes]
+    offsets = [
+        number for topic in body.topics if topic.name == GROUP_METADATA_TOPIC for number in topic.partition_indexes
+    ]
     others = [
-        TopicPartition(one.name, number)
-        for one in body.topics
-        if one.name != GROUP_METADATA_TOPIC
-        for number in one.partition_indexes
+        TopicPartition(topic.name, number)
+        for topic in body.topics
+        if topic.name != GROUP_METADATA_TOPIC
+        for number in topic.partition_indexes
     ]
     end = TransactionEnd(
         body.producer_id,
@@ -104,7 +106,7 @@ async def _write_to_offsets(end: TransactionEnd, coordinators: Coordinators, num
 
 
 def _by_topic(results: Iterable[MarkedPartition]) -> list[Fields]:
-    in_order = sorted(results, key=lambda one: (one.topic, one.partition))
+    in_order = sorted(results, key=lambda result: (result.topic, result.partition))
     return [
         {
             "name": topic,

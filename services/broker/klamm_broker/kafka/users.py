@@ -27,28 +27,33 @@ class UserApis:
 
     async def alter_scram_credentials(self, request: Request, body: Any) -> Fields:
         ask = pb.AlterUserScramCredentialsRequest(
-            deletions=[pb.ScramCredentialDeletion(name=one.name, mechanism=one.mechanism) for one in body.deletions],
+            deletions=[
+                pb.ScramCredentialDeletion(name=deletion.name, mechanism=deletion.mechanism)
+                for deletion in body.deletions
+            ],
             upsertions=[
                 pb.ScramCredentialUpsertion(
-                    name=one.name,
-                    mechanism=one.mechanism,
-                    iterations=one.iterations,
-                    salt=one.salt,
-                    salted_password=one.salted_password,
+                    name=upsertion.name,
+                    mechanism=upsertion.mechanism,
+                    iterations=upsertion.iterations,
+                    salt=upsertion.salt,
+                    salted_password=upsertion.salted_password,
                 )
-                for one in body.upsertions
+                for upsertion in body.upsertions
             ],
         )
         try:
             answer = await self._controller.change(AdminStub.alter_user_scram_credentials, ask, timeout_ms=TIMEOUT_MS)
             results = list(answer.results)
         except BrokerError as error:
-            names = dict.fromkeys([one.name for one in ask.deletions] + [one.name for one in ask.upsertions])
+            names = dict.fromkeys(
+                [deletion.name for deletion in ask.deletions] + [upsertion.name for upsertion in ask.upsertions]
+            )
             results = [pb.NamedResult(name=name, error_code=error.code, error_message=error.message) for name in names]
         return {
             "results": [
-                {"user": one.name, "error_code": one.error_code, "error_message": one.error_message or None}
-                for one in results
+                {"user": result.name, "error_code": result.error_code, "error_message": result.error_message or None}
+                for result in results
             ]
         }
 
@@ -56,7 +61,7 @@ class UserApis:
         """Describes the named users, or all users if none is named."""
         if not may_with_cluster(AclOperation.DESCRIBE):
             return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
-        users = described_users(self._image(), [one.name for one in body.users or ()])
+        users = described_users(self._image(), [user.name for user in body.users or ()])
         return {"error_code": ErrorCode.NONE, "error_message": None, "results": [_described(user) for user in users]}
 
 

@@ -33,7 +33,7 @@ class VoterApis:
 
     async def add(self, request: Request, body: Any) -> Fields:
         """Adds a voter. Answers after the change is committed, even if the client asked for an earlier answer."""
-        endpoint = next((one for one in body.listeners if one.name == CONTROLLER_LISTENER), None)
+        endpoint = next((listener for listener in body.listeners if listener.name == CONTROLLER_LISTENER), None)
         ask = pb.AddRaftVoterRequest(
             timeout_ms=milliseconds(body.timeout),
             node_id=body.voter_id,

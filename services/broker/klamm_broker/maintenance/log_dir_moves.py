@@ -169,7 +169,7 @@ class LogDirMoves:
         if quota.is_exceeded(now_ms):
             await self._wait_ms(quota.free_at_ms(now_ms) - now_ms)
             return
-        part = copy.next_part(min(PART_BYTES_MAX, quota.room_bytes(now_ms)))
+        part = copy.next_part(min(PART_BYTES_MAX, quota.free_bytes(now_ms)))
         records: bytes | memoryview = b""
         if part.located is not None:
             # No other task runs between here and `take`, unless the records must be read from the disk.

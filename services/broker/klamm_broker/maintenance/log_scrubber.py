@@ -97,7 +97,7 @@ class ScrubStatus(NamedTuple):
     @property
     def is_damaged(self) -> bool:
         """True if some damage is not repaired."""
-        return any(one.state is DamageState.UNREPAIRED for one in self.damages)
+        return any(damage.state is DamageState.UNREPAIRED for damage in self.damages)
 
 
 class _LogMovedOn(Exception):
@@ -208,7 +208,7 @@ class LogScrubber:
     # Choosing
 
     def _hosted(self) -> dict[TopicPartition, Partition]:
-        return {one.topic_partition: one for one in self._replicas if one.log.log_dir.failure is None}
+        return {replica.topic_partition: replica for replica in self._replicas if replica.log.log_dir.failure is None}
 
     def _next(self) -> tuple[Partition, CleaningSource] | None:
         hosted = self._hosted()
@@ -229,7 +229,7 @@ class LogScrubber:
     def _forget_gone(self, sources_of: Callable[[TopicPartition], Sequence[CleaningSource]]) -> None:
         """Forgets damages in segments that were deleted, or whose records are below the log start."""
         for name, base_offset in list(self._open):
-            if base_offset not in [one.base_offset for one in sources_of(name)]:
+            if base_offset not in [source.base_offset for source in sources_of(name)]:
                 damage = self._open.pop((name, base_offset))
                 log.info("partition=%s no longer has the damaged segment %s", name, damage.path)
 
@@ -359,7 +359,7 @@ class LogScrubber:
         if image is None or not partition.has_leader:
             return []
         others = [one for one in image.isr if one != self._broker_id]
-        return sorted(others, key=lambda one: one != image.leader)
+        return sorted(others, key=lambda other: other != image.leader)
 
     async def _rewrite(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict, broker_id: int) -> Rewritten:
         rewrite = await self._on_thread(partial(job.begin_rewrite, self._throttle))

@@ -22,13 +22,13 @@ def decode(request: FetchRequest, client_host: ClientHost, max_bytes: int, *, ra
     # A request may have thousands of partitions. Only a 0 may be absent, and HasField here is faster than `or_unknown`.
     cursors = [
         FetchCursor(
-            TopicPartition(one.topic, one.partition),
-            one.fetch_offset,
-            max(0, one.max_bytes or given(one, "max_bytes", _PARTITION_BYTES)),
-            one.current_leader_epoch or (0 if one.HasField("current_leader_epoch") else UNKNOWN),
-            one.last_fetched_epoch or (0 if one.HasField("last_fetched_epoch") else UNKNOWN),
+            TopicPartition(partition.topic, partition.partition),
+            partition.fetch_offset,
+            max(0, partition.max_bytes or given(partition, "max_bytes", _PARTITION_BYTES)),
+            partition.current_leader_epoch or (0 if partition.HasField("current_leader_epoch") else UNKNOWN),
+            partition.last_fetched_epoch or (0 if partition.HasField("last_fetched_epoch") else UNKNOWN),
         )
-        for one in request.partitions
+        for partition in request.partitions
     ]
     terms = reader_terms(or_unknown(request, "replica_id"), request.isolation_level, rack)
     return FetchQuery(cursors, request.max_wait_ms, request.min_bytes, max_bytes, terms, client_host)
@@ -48,9 +48,11 @@ def encode(answer: PartitionAnswer) -> FetchedPartition:
         current_leader=answer.current_leader,
         current_leader_epoch=answer.current_leader_epoch,
     )
-    for one in answer.aborted_transactions:
+    for aborted_transaction in answer.aborted_transactions:
         fetched.aborted_transactions.append(
-            AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+            AbortedTransaction(
+                producer_id=aborted_transaction.producer_id, first_offset=aborted_transaction.first_offset
+            )
         )
     if answer.diverging is not None:
         fetched.diverging.CopyFrom(DivergingEpoch(epoch=answer.diverging.epoch, end_offset=answer.diverging.end_offset))

@@ -26,7 +26,7 @@ def decode(message: bytes | memoryview, client_host: ClientHost, *, timeout_ms: 
     if len(named) != len(header.partitions):
         raise _InvalidRequestError("the request names a partition twice; expected each partition once")
     parts = split_records(records, [partition.records_bytes for partition in header.partitions])
-    partitions = [_partition_records(one, part) for one, part in zip(header.partitions, parts, strict=True)]
+    partitions = [_partition_records(partition, part) for partition, part in zip(header.partitions, parts, strict=True)]
     produce = Produce(
         header.acks,
         given(header, "timeout_ms", timeout_ms),

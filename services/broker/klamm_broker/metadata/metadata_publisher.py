@@ -179,9 +179,15 @@ class MetadataPublisher:
         self, delta: TopicsDelta, image: MetadataImage, gone: frozenset[TopicPartition]
     ) -> tuple[list[tuple[Partition, PartitionImage]], list[_NewReplica]]:
         """Returns the existing replicas with their new state, and the replicas that must be created."""
-        wanted = [one for topic in delta.created for one in self._changed_replicas_of(topic, {}, image)]
+        wanted = [
+            changed_replica
+            for topic in delta.created
+            for changed_replica in self._changed_replicas_of(topic, {}, image)
+        ]
         for before, after in delta.changed:
-            wanted += self._changed_replicas_of(after, {one.partition: one for one in before.partitions}, image)
+            wanted += self._changed_replicas_of(
+                after, {partition.partition: partition for partition in before.partitions}, image
+            )
         wanted += self._refused_before({one.log.topic_partition for one in wanted}, image)
         here, missing = [], []
         for one in wanted:
@@ -197,7 +203,12 @@ class MetadataPublisher:
         now."""
         refused, self._refused = self._refused - wanted, set()
         topics = [image.topic(name) for name in sorted({name.topic for name in refused})]
-        again = [one for topic in topics if topic is not None for one in self._changed_replicas_of(topic, {}, image)]
+        again = [
+            changed_replica
+            for topic in topics
+            if topic is not None
+            for changed_replica in self._changed_replicas_of(topic, {}, image)
+        ]
         return [one for one in again if one.log.topic_partition in refused]
 
     def _changed_replicas_of(

@@ -47,7 +47,7 @@ def process_settings(config: BrokerConfig, place: Place, *, host: str, memory_by
     settings = {
         "node.id": str(config.node_id + further),
         "listeners": _shifted("listeners", config.listeners, further),
-        "log.dirs": ",".join(directory_of(each, place.number) for each in config.data_dirs),
+        "log.dirs": ",".join(directory_of(data_dir, place.number) for data_dir in config.data_dirs),
         "broker.rack": on_host(config.broker_rack, host),
     }
     if config.advertised_listeners is not None:
@@ -125,7 +125,7 @@ def _shifted(setting: str, listeners: Sequence[str], further: int) -> str:
         port = int(match[1])
         return f":{_port(setting, port, further) if port else 0}"
 
-    return ",".join(_PORT.sub(shift, each) for each in listeners)
+    return ",".join(_PORT.sub(shift, listener) for listener in listeners)
 
 
 def _port(setting: str, port: int, further: int) -> int:

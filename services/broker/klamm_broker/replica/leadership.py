@@ -100,7 +100,7 @@ class Leadership:
         assert image.partition_epoch >= self.partition_epoch, (image, self.partition_epoch)
         others = [replica for replica in image.replicas if replica != self._broker_id]
         known = self.followers
-        self.followers = {one: known.get(one) or FollowerState(one) for one in others}
+        self.followers = {other: known.get(other) or FollowerState(other) for other in others}
         for replica in image.isr:
             if replica in self.followers and replica not in self.isr:
                 state = self.followers[replica]
@@ -152,7 +152,12 @@ class Leadership:
         """Returns the lowest log start offset of the replicas on live brokers, or -1 if one of them has not fetched.
         `log_start_offset` is the leader's own."""
         followers = self.followers.values()
-        return min((log_start_offset, *(one.log_start_offset for one in followers if one.broker_id in live_brokers)))
+        return min(
+            (
+                log_start_offset,
+                *(follower.log_start_offset for follower in followers if follower.broker_id in live_brokers),
+            )
+        )
 
     def closer_replica(
         self, fetch_offset: int, log_end_offset: int, client_rack: str, selector: ReplicaSelector

@@ -143,8 +143,8 @@ class WatchedReader:
 
     def close(self) -> None:
         """Ends the session. A fetch that waits for it is answered."""
-        for one in self.partitions.values():
-            self._watch.remove(one)
+        for partition in self.partitions.values():
+            self._watch.remove(partition)
         self.partitions, self.active = {}, {}
         waits, self._waits = self._waits, {}
         for wait in waits:
@@ -172,12 +172,14 @@ class WatchedReader:
             self._terms = terms
             self._activate(self.partitions.values())
         elif refused:
-            self._activate(one for one in self.partitions.values() if one.cursor.topic_partition.topic in refused)
+            self._activate(
+                partition for partition in self.partitions.values() if partition.cursor.topic_partition.topic in refused
+            )
 
     def _activate(self, partitions: Iterable[WatchedPartition]) -> None:
-        for one in partitions:
-            if one not in self.active:
-                self.on_change(one)
+        for partition in partitions:
+            if partition not in self.active:
+                self.on_change(partition)
 
     def move_back(self, one: WatchedPartition) -> None:
         """Reads the partition after all others, because it has just returned records."""
@@ -208,13 +210,13 @@ class WatchedReader:
     def check_invariants(self) -> None:
         """Asserts the invariants, for tests."""
         counts: dict[str, int] = {}
-        for one in self.partitions.values():
-            name = one.cursor.topic_partition
+        for partition in self.partitions.values():
+            name = partition.cursor.topic_partition
             counts[name.topic] = counts.get(name.topic, 0) + 1
-            assert one in self._watch._partitions[name], name
-            assert one in self.active or one.awaited is not None, name
+            assert partition in self._watch._partitions[name], name
+            assert partition in self.active or partition.awaited is not None, name
         assert counts == self.topics, (counts, self.topics)
-        assert len({one.rank for one in self.partitions.values()}) == len(self.partitions)
+        assert len({partition.rank for partition in self.partitions.values()}) == len(self.partitions)
 
 
 class ReaderContext:
@@ -278,8 +280,8 @@ class ReaderContext:
                 with_records.append(one)
             elif answer.caught_up is not None and one.changed_at <= self._located_at:
                 reader.rest(one, answer)
-        for one in with_records:
-            reader.move_back(one)
+        for record in with_records:
+            reader.move_back(record)
         return selected
 
 

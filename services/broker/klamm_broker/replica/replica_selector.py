@@ -37,7 +37,7 @@ def rack_aware_selector(rack_of: RackOf) -> ReplicaSelector:
     offset, then the one that was caught up last."""
 
     def select(client_rack: str, replicas: Sequence[ReplicaView]) -> ReplicaView | None:
-        near = [(nearness(client_rack, rack_of(one.broker_id) or ""), one) for one in replicas]
+        near = [(nearness(client_rack, rack_of(replica.broker_id) or ""), replica) for replica in replicas]
         levels, chosen = max(
             near,
             key=lambda each: (

@@ -71,7 +71,9 @@ class LogStartTeller:
         image = self._replicas.image
         if image.topic(GROUP_METADATA_TOPIC) is None:
             return  # there is no group
-        await asyncio.gather(*(_send_to(self._channels.to(one), request) for one in image.live_coordinators()))
+        await asyncio.gather(
+            *(_send_to(self._channels.to(live_coordinator), request) for live_coordinator in image.live_coordinators())
+        )
 
     async def close(self) -> None:
         """Ends the calls under way."""

@@ -57,12 +57,16 @@ def watch_partitions(partitions: Callable[[], Sequence[Partition]], wall_ms: Cal
     """Registers the metrics of all replicas. `partitions` returns the replicas whenever the metrics are read."""
 
     def of_led(value: Callable[[Partition], float]) -> Callable[[], Iterable[Reading]]:
-        return lambda: [(one.topic_partition, value(one)) for one in partitions() if one.is_leader]
+        return lambda: [
+            (partition.topic_partition, value(partition)) for partition in partitions() if partition.is_leader
+        ]
 
     _HIGH_WATERMARK.set_function(of_led(lambda one: one.high_watermark))
     _LOG_START.set_function(of_led(lambda one: one.log.log_start_offset))
     _LOG_START_IN_4H.set_function(lambda: _forecasts(partitions(), wall_ms()))
-    _LOG_SIZE.set_function(lambda: [(one.topic_partition, one.log.segments.size_bytes) for one in partitions()])
+    _LOG_SIZE.set_function(
+        lambda: [(partition.topic_partition, partition.log.segments.size_bytes) for partition in partitions()]
+    )
     _OUT_OF_SYNC.set_function(lambda: _out_of_sync(partitions()))
     _REFUSES.set_function(lambda: _refusals(partitions()))
     _OPEN_TRANSACTION.set_function(lambda: _open_transactions(partitions(), wall_ms()))

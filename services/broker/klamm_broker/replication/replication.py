@@ -279,7 +279,9 @@ class Replication:
 
     def _watch_gauges(self) -> None:
         def led(wanted: Callable[[Partition, Leadership], bool]) -> Callable[[], int]:
-            return lambda: sum(1 for one in list(self.replicas) if one.leadership and wanted(one, one.leadership))
+            return lambda: sum(
+                1 for replica in list(self.replicas) if replica.leadership and wanted(replica, replica.leadership)
+            )
 
         metrics.watch_replication(
             leaders=led(lambda partition, leadership: True),
@@ -299,7 +301,7 @@ class Replication:
 def max_lag(partitions: Iterable[Partition]) -> int:
     """Returns the largest number of records that a follower on this broker is behind its leader, as of the leaders'
     last answers."""
-    following = (one.following for one in list(partitions))
+    following = (partition.following for partition in list(partitions))
     return max((one.lag for one in following if one is not None), default=0)
 
 

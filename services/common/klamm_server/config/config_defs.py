@@ -172,7 +172,7 @@ def _synonyms(first: str, names: Sequence[str], layers: Sequence[Layer]) -> list
     values = [
         SynonymValue(name, configs[name], source) for source, configs in layers for name in names if name in configs
     ]
-    return list(dropwhile(lambda one: one.name != first, values))
+    return list(dropwhile(lambda value: value.name != first, values))
 
 
 _STAND_INS: Mapping[str, list[str]] = {
@@ -184,7 +184,7 @@ def _defaults(names: Iterable[str]) -> Layer:
     """Returns the weakest layer: the defaults of the broker configs that have one."""
     known = accepted_broker_configs()
     settings = [known[name] for name in names if name in known]
-    return CONFIG_SOURCE_DEFAULT, {each.name: each.default_text() for each in settings if each.has_default}
+    return CONFIG_SOURCE_DEFAULT, {setting.name: setting.default_text() for setting in settings if setting.has_default}
 
 
 def effective_topic_configs(own: Mapping[str, str], *broker_layers: Mapping[str, str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ def of_role(role: Role, given: ListenerTexts, controllers: Iterable[str], defaul
     for Kafka.
 
     `controllers` is `controller.listener.names`. `default` is the listener of a server that was given none."""
-    names = {each.strip().upper() for each in controllers}
+    names = {controller.strip().upper() for controller in controllers}
     own = _of_controller(given, names) if role is Role.CONTROLLER else _without(given, names)
     if not own.listeners and _has_grpc(given):
         own = given
@@ -71,7 +71,7 @@ def of_role(role: Role, given: ListenerTexts, controllers: Iterable[str], defaul
         return own
     if not own.listeners:
         return ListenerTexts((default,), None, (), None)
-    if any(protocols.get(name_in(each), name_in(each)) not in _PLAIN for each in own.listeners):
+    if any(protocols.get(name_in(listener), name_in(listener)) not in _PLAIN for listener in own.listeners):
         return own
     return _with_grpc(own, default, is_alone=role is Role.COORDINATOR)
 
@@ -79,7 +79,7 @@ def of_role(role: Role, given: ListenerTexts, controllers: Iterable[str], defaul
 def _without(given: ListenerTexts, names: set[str]) -> ListenerTexts:
     """Returns the values of the listener settings without the listeners in `names`."""
     return given._replace(
-        listeners=[each for each in given.listeners if name_in(each) not in names],
+        listeners=[listener for listener in given.listeners if name_in(listener) not in names],
         advertised=_where(given.advertised, lambda name: name not in names),
     )
 
@@ -91,7 +91,7 @@ def _of_controller(given: ListenerTexts, names: set[str]) -> ListenerTexts:
     spoken = {name: map_of_file.get(name, name if _is_protocol(name) else "PLAINTEXT") for name in sorted(names)}
     over_grpc = {name: _OVER_GRPC.get(protocol, protocol) for name, protocol in spoken.items()}
     own = ListenerTexts(
-        listeners=[each for each in given.listeners if name_in(each) in names],
+        listeners=[listener for listener in given.listeners if name_in(listener) in names],
         advertised=_where(given.advertised, names.__contains__),
         protocol_map=[f"{name}:{protocol}" for name, protocol in over_grpc.items()],
         between_servers=given.between_servers,
@@ -118,7 +118,7 @@ def _called_grpc(own: ListenerTexts, name: str) -> ListenerTexts:
 
 def _where(texts: Sequence[str] | None, is_requested: Callable[[str], bool]) -> Sequence[str] | None:
     """Returns the entries of listeners whose names satisfy `is_requested`, or None if there are none."""
-    return [each for each in texts or () if is_requested(name_in(each))] or None
+    return [text for text in texts or () if is_requested(name_in(text))] or None
 
 
 def _with_grpc(own: ListenerTexts, default: str, *, is_alone: bool) -> ListenerTexts:
@@ -149,7 +149,7 @@ def _is_grpc(protocols: Mapping[str, str], name: str) -> bool:
 
 def _has_grpc(texts: ListenerTexts) -> bool:
     protocols = _protocols(texts.protocol_map)
-    return any(_is_grpc(protocols, name_in(each)) for each in texts.listeners)
+    return any(_is_grpc(protocols, name_in(listener)) for listener in texts.listeners)
 
 
 def _is_protocol(name: str) -> bool:

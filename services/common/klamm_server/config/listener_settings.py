@@ -51,7 +51,9 @@ def listener_setting(known: Mapping[str, Setting], name: str) -> Setting | None:
     if found is None:
         return None
     listener = name.removeprefix(PREFIX).partition(".")[0]
-    return next((_with_prefix(one, found) for one in _prefixes(listener, found) if name == f"{one}{found.name}"), None)
+    return next(
+        (_with_prefix(prefix, found) for prefix in _prefixes(listener, found) if name == f"{prefix}{found.name}"), None
+    )
 
 
 def followed(name: str) -> str | None:
@@ -78,7 +80,7 @@ def listener_names(properties: Mapping[str, str], known: Mapping[str, Setting]) 
 
 def check_listener(name: str, listeners: Iterable[str]) -> None:
     """Raises ConfigError if `name` is a setting of a listener that is not among `listeners`."""
-    prefixes = [listener_prefix(each) for each in listeners]
+    prefixes = [listener_prefix(listener) for listener in listeners]
     if name.startswith(PREFIX) and not name.startswith(tuple(prefixes)):
         expected = ", ".join(prefixes)
         raise ConfigError(f"{name}: the listener does not exist, expected a name that begins with one of {expected}")

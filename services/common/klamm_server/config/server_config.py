@@ -82,7 +82,7 @@ def _principals(text: str) -> list[str]:
 
 
 def _are_principals(text: str) -> bool:
-    return all(re.fullmatch("[^:]+:.+", one) for one in _principals(text))
+    return all(re.fullmatch("[^:]+:.+", principal) for principal in _principals(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,9 +300,9 @@ class ServiceConfig(AuditSettings):
         tokens.pop(MAX_REAUTH_MS, None)
         parse_ms = SASL_SETTINGS[MAX_REAUTH_MS].parse
         max_reauth_ms = {
-            one: parse_ms(own[MAX_REAUTH_MS])
-            for one in MECHANISMS
-            if MAX_REAUTH_MS in (own := self._given_by_mechanism(listener, one))
+            mechanism: parse_ms(own[MAX_REAUTH_MS])
+            for mechanism in MECHANISMS
+            if MAX_REAUTH_MS in (own := self._given_by_mechanism(listener, mechanism))
         }
         return ListenerSaslSettings.parse({**given, **tokens}, prefix, max_reauth_ms)
 

@@ -39,8 +39,9 @@ def described_quotas(
 
 def _is_meant(entity: Mapping[str, str | None], components: Iterable[FilterComponent]) -> bool:
     return all(
-        one.entity_type in entity and (one.match_type == _SPECIFIED or entity[one.entity_type] == one.match)
-        for one in components
+        component.entity_type in entity
+        and (component.match_type == _SPECIFIED or entity[component.entity_type] == component.match)
+        for component in components
     )
 
 

@@ -49,8 +49,8 @@ class MetricsServer:
         """Raises KlammError when one of the addresses cannot be bound."""
         try:
             self._sockets = bound_sockets(host, port)
-            for one in self._sockets:
-                one.listen(BACKLOG)
+            for socket in self._sockets:
+                socket.listen(BACKLOG)
         except (KlammError, OSError) as error:
             raise KlammError(f"metrics.port={port}: {error}") from error
         self.port: int = self._sockets[0].getsockname()[1]
@@ -77,8 +77,8 @@ class MetricsServer:
 
     async def _serve(self) -> None:
         servers = [
-            await self._loop.create_server(lambda: _Connection(self), sock=one, backlog=BACKLOG)
-            for one in self._sockets
+            await self._loop.create_server(lambda: _Connection(self), sock=socket, backlog=BACKLOG)
+            for socket in self._sockets
         ]
         await self._stopped.wait()
         for server in servers:

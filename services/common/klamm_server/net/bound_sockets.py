@@ -61,12 +61,12 @@ def _bind_all(addresses: list[_Address], port: int) -> list[socket.socket]:
     bound: list[socket.socket] = []
     missing: OSError | None = None
     try:
-        for one in addresses:
+        for address in addresses:
             try:
-                bound.append(_bind(one, port))
+                bound.append(_bind(address, port))
                 port = bound[0].getsockname()[1]
             except OSError as error:
-                if not one.may_be_missing or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                if not address.may_be_missing or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                     raise
                 missing = error
         if missing is not None and not bound:

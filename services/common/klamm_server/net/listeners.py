@@ -171,19 +171,21 @@ def listener_set(
 
 def find(listeners: Iterable[Listener], name: str, protocol: SecurityProtocol) -> Listener | None:
     """Returns the listener for a client that uses a listener with that name, or None if there is none."""
-    return next((one for one in listeners if one.name == name and one.protocol is protocol), None)
+    return next((listener for listener in listeners if listener.name == name and listener.protocol is protocol), None)
 
 
 def between_servers(listeners: Iterable[Listener], own: Listener) -> Listener | None:
     """Returns the listener of another server that a server with the listener `own` dials. It is the one with the same
     name, as in Kafka, or otherwise the first with the same protocol and security. Returns None if there is neither."""
-    alike = [one for one in listeners if one.protocol is own.protocol and one.security == own.security]
+    alike = [
+        listener for listener in listeners if listener.protocol is own.protocol and listener.security == own.security
+    ]
     return next((one for one in alike if one.name == own.name), next(iter(alike), None))
 
 
 def first(listeners: Iterable[Listener], protocol: SecurityProtocol) -> Listener | None:
     """Returns the listener that a server uses when it can name only one address."""
-    return next((one for one in listeners if one.protocol is protocol), None)
+    return next((listener for listener in listeners if listener.protocol is protocol), None)
 
 
 def own_listener(listeners: Iterable[Listener]) -> Listener | None:
@@ -206,16 +208,16 @@ def endpoint(listener: Listener | None) -> pb.Endpoint | None:
 
 def encode(listeners: Iterable[Listener]) -> Iterator[pb.AdvertisedListener]:
     """Yields the listeners as messages."""
-    for one in listeners:
-        yield pb.AdvertisedListener(name=one.name, protocol=one.protocol_name, endpoint=endpoint(one))
+    for listener in listeners:
+        yield pb.AdvertisedListener(name=listener.name, protocol=listener.protocol_name, endpoint=endpoint(listener))
 
 
 def decode(listeners: Iterable[pb.AdvertisedListener]) -> tuple[Listener, ...]:
     """Returns the listeners of messages. Skips protocols that this version does not know."""
     return tuple(
-        _listener(one.name, _PROTOCOLS[one.protocol], one.endpoint.host, one.endpoint.port)
-        for one in listeners
-        if one.protocol in _PROTOCOLS
+        _listener(listener.name, _PROTOCOLS[listener.protocol], listener.endpoint.host, listener.endpoint.port)
+        for listener in listeners
+        if listener.protocol in _PROTOCOLS
     )
 
 
@@ -272,7 +274,7 @@ def _protocols(protocol_map: Sequence[str]) -> dict[str, _Meant]:
 
 
 def _check_names(setting: str, listeners: Sequence[Listener]) -> None:
-    names = [one.name for one in listeners]
+    names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(
@@ -284,11 +286,12 @@ def _check_ports(listeners: Sequence[Listener]) -> None:
     """Raises ConfigError for duplicate ports. Port 0 is exempt, and one address of each family may share a port, as in
     Kafka."""
     seen: dict[int, Listener] = {}
-    for one in listeners:
-        other = seen.setdefault(one.port, one)
-        if one.port and other is not one and {_family(one.host), _family(other.host)} != {4, 6}:
+    for listener in listeners:
+        other = seen.setdefault(listener.port, listener)
+        if listener.port and other is not listener and {_family(listener.host), _family(other.host)} != {4, 6}:
             raise ConfigError(
-                f"listeners: {other.name} and {one.name} have the same port {one.port}, expected different ports"
+                f"listeners: {other.name} and {listener.name} have the same port {listener.port}, expected different"
+                " ports"
             )
 
 

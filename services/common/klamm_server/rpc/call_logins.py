@@ -84,8 +84,8 @@ class CallLogins:
         own = [Handler(method, getattr(self, method.name)) for method in AUTHENTICATION.methods]
         for each in own:
             check_of_rpc(each.method.path)
-        clients = [each for each in others if not is_between_servers(each.method.path)]
-        return own + [Handler(each.method, self._guarded(each.method, each.answer)) for each in clients]
+        clients = [other for other in others if not is_between_servers(other.method.path)]
+        return own + [Handler(client.method, self._guarded(client.method, client.answer)) for client in clients]
 
     def has_session(self, metadata: Metadata) -> bool:
         """Returns whether a call with that metadata names a session, which may be that of another caller."""

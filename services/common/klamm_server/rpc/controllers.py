@@ -41,8 +41,10 @@ class Controllers:
     def learn(self, endpoints: Iterable[Endpoint], listeners: Iterable[ControllerListeners] = ()) -> None:
         """Notes the controllers' addresses and listeners from a controller's answer. An empty answer changes
         nothing."""
-        told = {(each.controller.host, each.controller.port): decode(each.listeners) for each in listeners}
-        current = [(each.host, each.port) for each in endpoints]
+        told = {
+            (listener.controller.host, listener.controller.port): decode(listener.listeners) for listener in listeners
+        }
+        current = [(endpoint.host, endpoint.port) for endpoint in endpoints]
         self._current = tuple(self._dialled(each, told.get(each, ())) for each in current) or self._current
         self._listeners = {self._dialled(each, told[each]): told[each] for each in told} or self._listeners
 

@@ -36,7 +36,9 @@ class CoordinatorChannels:
 
     def on_image(self, new: MetadataImage) -> None:
         """Ends the calls to coordinators that are fenced or gone, because they may never answer."""
-        self._channels.end_calls_except({self._address(one) for one in new.live_coordinators()})
+        self._channels.end_calls_except(
+            {self._address(live_coordinator) for live_coordinator in new.live_coordinators()}
+        )
 
     async def close(self) -> None:
         """Ends the calls under way."""

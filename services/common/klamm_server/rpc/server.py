@@ -115,7 +115,7 @@ class RpcServer:
         handlers = self._handlers
         if self._servers_listener not in (None, listener):
             # Without an authorizer, any client could read the users' credentials by these calls.
-            handlers = [each for each in handlers if not is_between_servers(each.method.path)]
+            handlers = [handler for handler in handlers if not is_between_servers(handler.method.path)]
         if logins is None:
             return await self._server.listen(bind, port, listener, handlers, tls, refusal=self._other_services.refusal)
         # Import here, because few listeners have logins.

@@ -85,7 +85,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     # A template may use its arguments in another way than this project's templates do (`%*d`).
     if len(names) != len(arguments):
         return {}
-    named = ((name, one) for name, one in zip(names, arguments, strict=True) if name)
+    named = ((name, argument) for name, argument in zip(names, arguments, strict=True) if name)
     return {name: one if isinstance(one, _NUMBERS) else str(one) for name, one in named}
 
 

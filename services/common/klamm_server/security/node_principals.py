@@ -92,7 +92,7 @@ def _follower(request: Any) -> list[Node]:
 
 
 def _senders(envelope: Any) -> list[Node]:
-    return [Node(NodeKind.CONTROLLER, one.sender.node_id) for one in envelope.messages]
+    return [Node(NodeKind.CONTROLLER, message.sender.node_id) for message in envelope.messages]
 
 
 def _introduced(request: Any) -> list[Node]:

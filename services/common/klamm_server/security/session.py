@@ -79,7 +79,9 @@ class Session:
     def may_with_cluster(self, *operations: AclOperation) -> bool:
         """Returns True if the session may perform at least one of the operations on the cluster. The audit records one
         decision: the first allowed operation, or else the last one."""
-        may = (one for one in operations if self.may_be_shown(one, ResourceType.CLUSTER, CLUSTER_NAME))
+        may = (
+            operation for operation in operations if self.may_be_shown(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        )
         return self.may(next(may, operations[-1]), ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_with_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:

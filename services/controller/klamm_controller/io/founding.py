@@ -54,7 +54,9 @@ def first_voters(me: Voter, listed: Sequence[Voter], introductions: Mapping[str,
 
     `listed` are the configured voters, with unknown directories. `introductions` are by the address that was asked.
     Raises ConfigError if another controller than the listed one answers at an address."""
-    begun = next((each.voters for each in introductions.values() if each.voters is not None), None)
+    begun = next(
+        (introduction.voters for introduction in introductions.values() if introduction.voters is not None), None
+    )
     if begun is not None:
         return begun
     ids = [voter.key.node_id for voter in listed]

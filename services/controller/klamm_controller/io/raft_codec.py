@@ -120,7 +120,7 @@ def _append_request(message: AppendRequest) -> pb.AppendRequest:
     return pb.AppendRequest(
         base_index=message.base_index,
         prev_term=message.prev_term,
-        entries=[pb.RaftEntry(term=each.term, kind=each.kind, payload=each.payload) for each in message.entries],
+        entries=[pb.RaftEntry(term=entry.term, kind=entry.kind, payload=entry.payload) for entry in message.entries],
         high_watermark=message.high_watermark,
         read_round=message.read_round,
     )
@@ -174,17 +174,17 @@ def _decode_entries(body: pb.AppendRequest, term: int) -> tuple[LogEntry, ...]:
     leader's term."""
     entries = []
     last_term = body.prev_term
-    for offset, each in enumerate(body.entries):
-        if not last_term <= each.term <= term:
-            raise MalformedMessageError(f"entry {body.base_index + offset} has term {each.term} after {last_term}")
-        last_term = each.term
+    for offset, entry in enumerate(body.entries):
+        if not last_term <= entry.term <= term:
+            raise MalformedMessageError(f"entry {body.base_index + offset} has term {entry.term} after {last_term}")
+        last_term = entry.term
         try:
-            kind = EntryKind(each.kind)
+            kind = EntryKind(entry.kind)
             if kind is EntryKind.VOTERS:
-                VoterSet.from_bytes(each.payload)
+                VoterSet.from_bytes(entry.payload)
         except ValueError as error:
             raise MalformedMessageError(f"entry {body.base_index + offset}: {error}") from error
-        entries.append(LogEntry(body.base_index + offset, each.term, kind, each.payload))
+        entries.append(LogEntry(body.base_index + offset, entry.term, kind, entry.payload))
     return tuple(entries)
 
 

@@ -112,11 +112,11 @@ def _config(described: _Described, request: DescribeConfigsRequest) -> Described
         documentation=definition.documentation if request.include_documentation else "",
         synonyms=[
             ConfigSynonym(
-                name=one.name,
-                value="" if definition.sensitive else one.value,
-                source=one.source,  # type: ignore[arg-type]
+                name=synonym.name,
+                value="" if definition.sensitive else synonym.value,
+                source=synonym.source,  # type: ignore[arg-type]
             )
-            for one in (described.synonyms() if request.include_synonyms else ())
+            for synonym in (described.synonyms() if request.include_synonyms else ())
         ],
         has_no_value=resolved.source == CONFIG_SOURCE_DEFAULT and not definition.has_default,
     )

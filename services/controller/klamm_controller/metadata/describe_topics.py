@@ -56,7 +56,7 @@ def _describe_partition(partition: PartitionImage, image: MetadataImage, min_isr
         "last_known_elr": partition.last_known_elr,
         "adding_replicas": partition.adding_replicas,
         "removing_replicas": partition.removing_replicas,
-        "offline_replicas": [each for each in partition.replicas if _is_offline(each, partition, image)],
+        "offline_replicas": [replica for replica in partition.replicas if _is_offline(replica, partition, image)],
         "resigned_replicas": partition.resigned_replicas,
     }
     return DescribedPartition(

@@ -72,7 +72,7 @@ class LeaderElections:
         """Returns (topic name, partition number) of each requested partition, each once. If the request names none,
         returns those of all partitions."""
         if self._request.partitions:
-            return iter(dict.fromkeys((each.topic, each.partition) for each in self._request.partitions))
+            return iter(dict.fromkeys((partition.topic, partition.partition) for partition in self._request.partitions))
         return ((image.topics_by_id[topic_id].name, number) for topic_id, number in all_partitions(image))
 
     def _elect(

@@ -77,5 +77,5 @@ class Electorate:
             return [own[name]]
         if name not in self._defaults:
             layers = [broker_layers(self._image, broker_id) for broker_id in self._image.brokers] or [[]]
-            self._defaults[name] = list({resolve_topic_config(name, {}, each).value for each in layers})
+            self._defaults[name] = list({resolve_topic_config(name, {}, layer).value for layer in layers})
         return self._defaults[name]

@@ -70,8 +70,8 @@ def handle_alter_client_quotas(
 def describe_client_quotas(request: DescribeClientQuotasRequest, image: MetadataImage) -> DescribeClientQuotasResponse:
     """Returns the quotas that match the request's filter."""
     components = [
-        FilterComponent(one.type, one.match_type, one.match if one.HasField("match") else None)
-        for one in request.components
+        FilterComponent(component.type, component.match_type, component.match if component.HasField("match") else None)
+        for component in request.components
     ]
     try:
         found = described_quotas(image, components, strict=request.strict)
@@ -102,10 +102,10 @@ def _outcome(entity: QuotaEntity, operations: Iterable[ClientQuotaOperation], im
 def _changes(operations: Iterable[ClientQuotaOperation]) -> dict[str, float | None]:
     """Returns the new value of each quota, or None for a quota to remove. Raises Refusal if a quota is named twice."""
     changes: dict[str, float | None] = {}
-    for one in operations:
-        if one.key in changes:
-            raise _refused(f"quota {one.key} is named twice")
-        changes[one.key] = one.value if one.HasField("value") else None
+    for operation in operations:
+        if operation.key in changes:
+            raise _refused(f"quota {operation.key} is named twice")
+        changes[operation.key] = operation.value if operation.HasField("value") else None
     return changes
 
 

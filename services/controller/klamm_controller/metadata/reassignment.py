@@ -75,7 +75,7 @@ def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, image: MetadataImage
 ) -> ListPartitionReassignmentsResponse:
     """Returns the reassignments in progress, of the requested partitions or of all."""
-    asked = {(each.topic, each.partition) for each in request.partitions}
+    asked = {(partition.topic, partition.partition) for partition in request.partitions}
     ongoing = []
     for topic_id, number in image.index.reassigned:
         topic = image.topics_by_id[topic_id]
@@ -136,7 +136,7 @@ def _reassigned(
     # Remove a replica that an earlier reassignment added and this one does not want, unless it may have records that
     # the others lack.
     needed = (*original, *_with_every_record(partition))
-    removing = tuple(each for each in partition.replicas if each in needed and each not in target)
+    removing = tuple(replica for replica in partition.replicas if replica in needed and replica not in target)
     return partition_change(
         topic,
         partition,

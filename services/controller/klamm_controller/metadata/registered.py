@@ -60,11 +60,11 @@ def check_registration(kind: str, node_id: int, incarnation_id: bytes, endpoint:
 
 def check_listeners(kind: str, node_id: int, listeners: Sequence[AdvertisedListener]) -> None:
     """Raises Refusal(INVALID_REGISTRATION) if two listeners have the same name, or if a client could not dial one."""
-    if len({one.name for one in listeners}) < len(listeners):
-        names = ", ".join(one.name for one in listeners)
+    if len({listener.name for listener in listeners}) < len(listeners):
+        names = ", ".join(listener.name for listener in listeners)
         raise Refusal(ErrorCode.INVALID_REGISTRATION, f"{kind} {node_id} names a listener twice: {names}")
-    for one in listeners:
-        _check_endpoint(kind, node_id, one.endpoint)
+    for listener in listeners:
+        _check_endpoint(kind, node_id, listener.endpoint)
 
 
 def _check_endpoint(kind: str, node_id: int, endpoint: Endpoint) -> None:

@@ -42,7 +42,7 @@ def handle_alter_user_scram_credentials(
         before = outcomes.get(change.name)
         if not isinstance(before, Refusal):
             outcomes[change.name] = _twice() if before is not None else _outcome(change, image)
-    records = [one for one in outcomes.values() if isinstance(one, MetadataRecord)]
+    records = [outcome for outcome in outcomes.values() if isinstance(outcome, MetadataRecord)]
     if records and not image.cluster_secret:
         records.insert(0, MetadataRecord(cluster_secret=ClusterSecretRecord(secret=new_secret)))
     results = [_result(name, outcome) for name, outcome in outcomes.items()]

@@ -97,16 +97,19 @@ class Gateway:
     def quorum_for_caller(self) -> list[Node]:
         """Returns the voters of the quorum, with the addresses that the caller dials to reach them."""
         return [
-            Node(node_id=each.node_id, endpoint=self._for_caller(each.address)) for each in self.quorum.controllers()
+            Node(node_id=controller.node_id, endpoint=self._for_caller(controller.address))
+            for controller in self.quorum.controllers()
         ]
 
     def quorum_for_servers(self) -> list[ControllerListeners]:
         """Returns the voters of the quorum, with the addresses that servers dial and the listeners that clients
         dial."""
         return [
-            ControllerListeners(controller=endpoint_of(each.address), listeners=encode(self._listeners(each.address)))
-            for each in self.quorum.controllers()
-            if each.address
+            ControllerListeners(
+                controller=endpoint_of(controller.address), listeners=encode(self._listeners(controller.address))
+            )
+            for controller in self.quorum.controllers()
+            if controller.address
         ]
 
     def _for_caller(self, address: str) -> Endpoint | None:

@@ -87,7 +87,7 @@ class TopicsRpcs:
                 "DeleteTopics", lambda image: handle_delete_topics(wanted, image, self._policy)
             )
             results = permitted.results(admitted.results(reply.results))
-            results = [_absent(one.name) if one.name in absent else one for one in results]
+            results = [_absent(result.name) if result.name in absent else result for result in results]
             return DeleteTopicsResponse(results=results, throttle_time_ms=charge.throttle_ms)
 
         return await self._gateway.change(decided(), DeleteTopicsResponse, timeout_ms=request.timeout_ms)

@@ -54,8 +54,8 @@ class ClassicMember:
         return (
             MEMBER_BYTES
             + sum(map(text_bytes, names))
-            + sum(PROTOCOL_BYTES + text_bytes(one.name) + len(one.metadata) for one in self.protocols)
-            + TOPIC_BYTES * max((topic_count_max(one.metadata) for one in self.protocols), default=0)
+            + sum(PROTOCOL_BYTES + text_bytes(protocol.name) + len(protocol.metadata) for protocol in self.protocols)
+            + TOPIC_BYTES * max((topic_count_max(protocol.metadata) for protocol in self.protocols), default=0)
             + len(self.assignment)
         )
 

@@ -90,7 +90,7 @@ def _store_assignments(group: ClassicGroup, request: SyncGroup, context: GroupCo
     assignments = {member_id: assignment for member_id, assignment in request.assignments if member_id in group.members}
     then = AssignmentStored(group_id=group.group_id, generation_id=group.generation_id, assignments=assignments)
     value = group.to_value(assignments)
-    added_bytes = sum(map(len, assignments.values())) - sum(len(one.assignment) for one in group.members.values())
+    added_bytes = sum(map(len, assignments.values())) - sum(len(member.assignment) for member in group.members.values())
     if accounts.admits(group.group_id, added_bytes, CONTINUE):
         context.append((GroupRecord(GroupMetadataKey(group.group_id), value),), then=then)
     else:

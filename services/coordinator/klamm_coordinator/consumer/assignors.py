@@ -91,7 +91,7 @@ def _cut_to_quota(targets: Targets, count: int) -> None:
     """Takes partitions away from members that have more than an equal share. All members must read the same topics. If
     the count is not divisible, the members that had the most partitions keep one more."""
     quota, more = divmod(count, len(targets))
-    for member_id in sorted(targets, key=lambda one: (-len(targets[one]), one)):
+    for member_id in sorted(targets, key=lambda target: (-len(targets[target]), target)):
         kept = targets[member_id]
         share = quota + (1 if more and len(kept) > quota else 0)
         more -= share > quota

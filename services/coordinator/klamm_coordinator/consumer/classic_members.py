@@ -93,7 +93,7 @@ def check_protocols(group: ConsumerGroup, request: JoinGroup) -> Subscription:
         for member in group.members.values()
         if member.classic is not None
     ]
-    is_shared = any(all(one.name in names for names in others) for one in request.protocols)
+    is_shared = any(all(protocol.name in names for names in others) for protocol in request.protocols)
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not is_shared:
         raise ErrorCode.INCONSISTENT_GROUP_PROTOCOL.exception(
             f"the protocols of member {request.member_id!r} are not supported by group {request.group_id!r}"
@@ -178,7 +178,8 @@ def _said(
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         server_assignor=None,
         classic=ClassicSettings(
-            request.session_timeout_ms, tuple(SupportedProtocol(one.name, one.metadata) for one in request.protocols)
+            request.session_timeout_ms,
+            tuple(SupportedProtocol(protocol.name, protocol.metadata) for protocol in request.protocols),
         ),
     )
     if former is None:

@@ -256,7 +256,11 @@ class ConsumerGroup:
         assert owners == self.owners, (owners, self.owners)
         assert self.currents.keys() == self.members.keys(), (list(self.currents), list(self.members))
         assert self.targets.keys() <= self.members.keys(), (list(self.targets), list(self.members))
-        static = {one.instance_id: member_id for member_id, one in self.members.items() if one.instance_id is not None}
+        static = {
+            member.instance_id: member_id
+            for member_id, member in self.members.items()
+            if member.instance_id is not None
+        }
         assert static == self.static_members, (static, self.static_members)
         assert self.size_bytes == self.counted_bytes(), (self.size_bytes, self.counted_bytes())
         assert self.assignment_epoch <= self.epoch, (self.assignment_epoch, self.epoch)

@@ -594,6 +594,6 @@ def _by_topic(group: ConsumerGroup, partitions: Partitions) -> tuple[AssignedTop
         AssignedTopic(
             topic_id=topic_id, topic=names.get(topic_id, ""), partitions=tuple(one.partition for one in of_topic)
         )
-        for topic_id, of_topic in groupby(sorted(partitions), key=lambda one: one.topic_id)
+        for topic_id, of_topic in groupby(sorted(partitions), key=lambda partition: partition.topic_id)
     )
     return tuple(sorted((topic for topic in topics if topic.topic), key=lambda topic: topic.topic))

@@ -193,7 +193,7 @@ def check_size(group: ConsumerGroup, member_id: str, instance_id: str | None, si
 def _check_regexes(group: ConsumerGroup, regex: str, member_id: str) -> None:
     """Raises InvalidRegularExpressionError if the group's members have too many expressions. All are matched with all
     topics whenever a topic is created."""
-    others = {one.subscribed_topic_regex for other_id, one in group.members.items() if other_id != member_id}
+    others = {member.subscribed_topic_regex for other_id, member in group.members.items() if other_id != member_id}
     others -= {None, regex}
     if len(others) >= REGEXES_MAX:
         raise ErrorCode.INVALID_REGULAR_EXPRESSION.exception(

@@ -92,7 +92,8 @@ def _member(classic: ClassicGroup, member: ClassicMember) -> ConsumerMemberMetad
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=None,
         classic=ClassicSettings(
-            member.session_timeout_ms, tuple(SupportedProtocol(one.name, one.metadata) for one in member.protocols)
+            member.session_timeout_ms,
+            tuple(SupportedProtocol(protocol.name, protocol.metadata) for protocol in member.protocols),
         ),
     )
 
@@ -100,7 +101,7 @@ def _member(classic: ClassicGroup, member: ClassicMember) -> ConsumerMemberMetad
 def _subscription(classic: ClassicGroup, member: ClassicMember) -> Subscription:
     # In its first join phase, a group has not chosen a protocol yet.
     name = classic.protocol_name or member.protocols[0].name
-    supported = (one.metadata for one in member.protocols if one.name == name)
+    supported = (protocol.metadata for protocol in member.protocols if protocol.name == name)
     try:
         # A member that has just joined may not support the protocol of the last generation.
         return read_subscription(next(supported, member.protocols[0].metadata))
@@ -117,8 +118,8 @@ def _assigned(classic: ClassicGroup, topics: Topics) -> dict[str, Partitions]:
     taken: set[TopicIdPartition] = set()
     assigned: dict[str, Partitions] = dict.fromkeys(classic.members, NO_PARTITIONS)
     # The claims are made one by one, because together they may take much more memory than the metadata.
-    by_leader = ((member_id, _assignment(classic, one).partitions) for member_id, one in classic.members.items())
-    by_members = ((member_id, _subscription(classic, one).owned) for member_id, one in classic.members.items())
+    by_leader = ((member_id, _assignment(classic, member).partitions) for member_id, member in classic.members.items())
+    by_members = ((member_id, _subscription(classic, member).owned) for member_id, member in classic.members.items())
     for member_id, claimed in chain(by_leader, by_members):
         partitions = topic_id_partitions(claimed, topics) - taken
         taken |= partitions
@@ -141,7 +142,7 @@ def _assignment(classic: ClassicGroup, member: ClassicMember) -> Assignment:
 
 def topic_id_partitions(partitions: frozenset[TopicPartition], topics: Topics) -> Partitions:
     """Returns the partitions by the ids of their topics, without topics that do not exist."""
-    found = ((topics.get(one.topic), one.partition) for one in partitions)
+    found = ((topics.get(partition.topic), partition.partition) for partition in partitions)
     return frozenset(TopicIdPartition(info.topic_id, number) for info, number in found if info is not None)
 
 

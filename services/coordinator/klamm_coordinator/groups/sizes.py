@@ -91,7 +91,7 @@ def consumer_member_bytes(member: ConsumerMemberMetadata | None) -> int:
     size_bytes += text_bytes(member.subscribed_topic_regex)
     if member.classic is not None:
         protocols = member.classic.protocols
-        size_bytes += sum(PROTOCOL_BYTES + text_bytes(one.name) + len(one.metadata) for one in protocols)
+        size_bytes += sum(PROTOCOL_BYTES + text_bytes(protocol.name) + len(protocol.metadata) for protocol in protocols)
     return size_bytes
 
 

@@ -41,9 +41,12 @@ async def _ask(leader: BrokerStub, partitions: Collection[TopicPartition]) -> li
     request = ListOffsetsRequest(
         partitions=[
             ListOffsetsPartition(
-                topic=one.topic, partition=one.partition, timestamp_ms=EARLIEST_TIMESTAMP, current_leader_epoch=-1
+                topic=partition.topic,
+                partition=partition.partition,
+                timestamp_ms=EARLIEST_TIMESTAMP,
+                current_leader_epoch=-1,
             )
-            for one in partitions
+            for partition in partitions
         ]
     )
     try:
@@ -51,4 +54,8 @@ async def _ask(leader: BrokerStub, partitions: Collection[TopicPartition]) -> li
     except KlammError as error:
         log.info("could not ask for the first offsets of %d partitions reason=%s", len(partitions), error)
         return []
-    return [(TopicPartition(one.topic, one.partition), one.offset) for one in response.partitions if one.offset >= 0]
+    return [
+        (TopicPartition(partition.topic, partition.partition), partition.offset)
+        for partition in response.partitions
+        if partition.offset >= 0
+    ]

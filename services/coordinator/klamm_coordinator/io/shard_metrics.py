@@ -92,12 +92,12 @@ def watch_transactions(shards: Callable[[], Sequence[TransactionRules]], wall_ms
     """Reports on the transactions and ledgers of `shards()`."""
     _TRANSACTIONS.set_function(lambda: _states(shards()))
     _OLDEST.set_function(lambda: _oldest_seconds(shards(), wall_ms()))
-    _COMMITTED_BATCH.set_function(lambda: [(name, one.committed_batch_id) for _, name, one in _ledgers(shards())])
+    _COMMITTED_BATCH.set_function(lambda: [(name, ledger.committed_batch_id) for _, name, ledger in _ledgers(shards())])
     _OPEN_PARTS.set_function(
         lambda: [(name, len(shard.ledgers.open_parts(name))) for shard, name, _ in _ledgers(shards())]
     )
     _LEDGER_IDLE.set_function(
-        lambda: [(name, max(0, wall_ms() - one.last_update_ms) / 1000) for _, name, one in _ledgers(shards())]
+        lambda: [(name, max(0, wall_ms() - ledger.last_update_ms) / 1000) for _, name, ledger in _ledgers(shards())]
     )
 
 
@@ -106,7 +106,7 @@ def _seconds_until(time_ms: int | None, now_ms: int) -> float | None:
 
 
 def _groups(shards: Sequence[GroupRules]) -> Iterator[Reading]:
-    counts = Counter((one.group_type, one.state) for shard in shards for one in shard.list_groups())
+    counts = Counter((group.group_type, group.state) for shard in shards for group in shard.list_groups())
     yield from counts.items()
 
 

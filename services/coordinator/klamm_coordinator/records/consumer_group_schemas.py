@@ -377,12 +377,15 @@ def _member_state(number: int) -> MemberState:
 
 
 def _write_partitions(writer: KafkaWriter, partitions: Partitions) -> None:
-    by_topic = [(topic_id, [*numbers]) for topic_id, numbers in groupby(sorted(partitions), lambda one: one.topic_id)]
+    by_topic = [
+        (topic_id, [*numbers])
+        for topic_id, numbers in groupby(sorted(partitions), lambda partition: partition.topic_id)
+    ]
     writer.array_size(len(by_topic))
     for topic_id, members in by_topic:
         writer.uuid(topic_id).array_size(len(members))
-        for one in members:
-            writer.int32(one.partition)
+        for member in members:
+            writer.int32(member.partition)
         writer.tagged_fields()
 
 
@@ -397,8 +400,8 @@ def _read_partitions(reader: SchemaReader) -> Partitions:
 
 def _write_strings(writer: KafkaWriter, strings: tuple[str, ...]) -> None:
     writer.array_size(len(strings))
-    for one in strings:
-        writer.string(one)
+    for string in strings:
+        writer.string(string)
 
 
 def _read_strings(reader: SchemaReader) -> tuple[str, ...]:

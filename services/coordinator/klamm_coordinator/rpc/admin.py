@@ -49,11 +49,13 @@ class GroupAdminRpc:
             return ListGroupsResponse(error_code=error.code, error_message=error.message)
         sees_all = may_be_shown_with_cluster(AclOperation.DESCRIBE)
         listed = [
-            ListedGroup(group_id=one.group_id, protocol_type=one.protocol_type, state=one.state, type=one.group_type)
-            for one in sorted(groups)
-            if (sees_all or may_be_shown(AclOperation.DESCRIBE, ResourceType.GROUP, one.group_id))
-            and (not wanted or one.state.lower() in wanted)
-            and (not types or one.group_type in types)
+            ListedGroup(
+                group_id=group.group_id, protocol_type=group.protocol_type, state=group.state, type=group.group_type
+            )
+            for group in sorted(groups)
+            if (sees_all or may_be_shown(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id))
+            and (not wanted or group.state.lower() in wanted)
+            and (not types or group.group_type in types)
         ]
         return ListGroupsResponse(groups=listed)
 
@@ -110,15 +112,15 @@ async def _delete(host: ShardHost[GroupRules], group_ids: tuple[str, ...]) -> tu
 def _described(description: ClassicGroupDescription, coordinator_id: int) -> DescribedGroup:
     members = [
         DescribedMember(
-            member_id=one.member_id,
-            group_instance_id=one.instance_id or "",
-            client_id=one.client_id,
-            client_host=one.client_host,
-            metadata=one.metadata,
-            assignment=one.assignment,
-            rebalance_timeout_ms=one.rebalance_timeout_ms,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id or "",
+            client_id=member.client_id,
+            client_host=member.client_host,
+            metadata=member.metadata,
+            assignment=member.assignment,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
         )
-        for one in description.members
+        for member in description.members
     ]
     return DescribedGroup(
         group_id=description.group_id,

@@ -100,8 +100,8 @@ class ClassicGroupsRpc:
 
     async def leave_group(self, request: LeaveGroupRequest, context: CallContext) -> LeaveGroupResponse:
         leavers = tuple(
-            Leaver(member_id=one.member_id, instance_id=one.group_instance_id or None, reason=one.reason)
-            for one in request.members
+            Leaver(member_id=member.member_id, instance_id=member.group_instance_id or None, reason=member.reason)
+            for member in request.members
         )
         try:
             require(AclOperation.READ, ResourceType.GROUP, request.group_id)
@@ -127,7 +127,7 @@ def _join(request: JoinGroupRequest, context: CallContext, topics: Topics) -> An
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms or request.session_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(Protocol(name=one.name, metadata=one.metadata) for one in request.protocols),
+        protocols=tuple(Protocol(name=protocol.name, metadata=protocol.metadata) for protocol in request.protocols),
         reason=request.reason,
         user=user,
         joins_without_id=request.joins_without_id,
@@ -137,8 +137,8 @@ def _join(request: JoinGroupRequest, context: CallContext, topics: Topics) -> An
 
 def _join_response(reply: JoinReply) -> JoinGroupResponse:
     members = [
-        JoinedMember(member_id=one.member_id, group_instance_id=one.instance_id or "", metadata=one.metadata)
-        for one in reply.members
+        JoinedMember(member_id=member.member_id, group_instance_id=member.instance_id or "", metadata=member.metadata)
+        for member in reply.members
     ]
     return JoinGroupResponse(
         error_code=reply.error,
@@ -162,7 +162,7 @@ def _sync(request: SyncGroupRequest) -> Any:
         instance_id=request.group_instance_id or None,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+        assignments=tuple((assignment.member_id, assignment.assignment) for assignment in request.assignments),
     )
 
 
@@ -171,7 +171,7 @@ def _leave_response(request: LeaveGroupRequest, reply: LeaveReply) -> LeaveGroup
         error_code=reply.error,
         error_message=text_of(reply.error),
         members=[
-            LeftMember(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
-            for one, error in zip(request.members, reply.members, strict=bool(reply.members))
+            LeftMember(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error)
+            for member, error in zip(request.members, reply.members, strict=bool(reply.members))
         ],
     )

@@ -129,8 +129,8 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSetti
     # As in Kafka, a name that no topic can have matches nothing. Only a name that is too long for a record is refused.
     for topic in request.subscribed_topic_names.names:
         check_length(topic, "a topic name", ErrorCode.INVALID_REQUEST)
-    for one in request.owned.topics:
-        _require(len(one.topic_id) == TOPIC_ID_BYTES, f"a topic id has {len(one.topic_id)} bytes, expected 16")
+    for owned in request.owned.topics:
+        _require(len(owned.topic_id) == TOPIC_ID_BYTES, f"a topic id has {len(owned.topic_id)} bytes, expected 16")
     if request.server_assignor and request.server_assignor not in settings.consumer_assignors:
         raise EXCEPTIONS[ErrorCode.UNSUPPORTED_ASSIGNOR](
             f"server_assignor is {request.server_assignor!r}, expected one of {', '.join(settings.consumer_assignors)}"
@@ -183,7 +183,10 @@ def _owned(topics: Iterable[ConsumerPartitions]) -> Partitions:
 
 def _assignment(topics: Iterable[AssignedTopic]) -> ConsumerAssignment:
     return ConsumerAssignment(
-        topics=[ConsumerPartitions(topic_id=one.topic_id, topic=one.topic, partitions=one.partitions) for one in topics]
+        topics=[
+            ConsumerPartitions(topic_id=topic.topic_id, topic=topic.topic, partitions=topic.partitions)
+            for topic in topics
+        ]
     )
 
 

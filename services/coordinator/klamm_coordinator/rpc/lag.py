@@ -113,7 +113,10 @@ class LagRpc:
         )
 
     async def tell_log_starts(self, request: pb.TellLogStartsRequest, context: CallContext) -> pb.TellLogStartsResponse:
-        starts = {TopicPartition(one.topic, one.partition): one.log_start_offset for one in request.partitions}
+        starts = {
+            TopicPartition(partition.topic, partition.partition): partition.log_start_offset
+            for partition in request.partitions
+        }
         await self._watch.on_log_starts(starts)
         return pb.TellLogStartsResponse()
 

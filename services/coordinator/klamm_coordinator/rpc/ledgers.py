@@ -101,7 +101,7 @@ class LedgersRpc:
         try:
             ledger = _ledger(request.ledger)
             _check_batch(request.run_id, request.batch_id)
-            parts = tuple(_part(ledger, one) for one in request.parts)
+            parts = tuple(_part(ledger, part) for part in request.parts)
             _check_parts(parts, committed=request.committed)
         except BrokerError as error:
             return _failed(error)
@@ -154,8 +154,8 @@ def _listed(shard: TransactionRules) -> Iterator[ListedLedger]:
             committed_batch_id=value.committed_batch_id,
             last_update_ms=value.last_update_ms,
             open_parts=[
-                OpenPart(transactional_id=one, prepared_ms=shard.ids.values[one].prepared_ms)
-                for one in sorted(shard.ledgers.open_parts(ledger))
+                OpenPart(transactional_id=open_part, prepared_ms=shard.ids.values[open_part].prepared_ms)
+                for open_part in sorted(shard.ledgers.open_parts(ledger))
             ],
         )
 

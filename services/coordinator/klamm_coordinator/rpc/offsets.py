@@ -47,7 +47,7 @@ class OffsetsRpc:
         self._log_starts = log_starts
 
     async def offset_commit(self, request: OffsetCommitRequest, context: CallContext) -> OffsetCommitResponse:
-        partitions = [TopicPartition(one.topic, one.partition) for one in request.offsets]
+        partitions = [TopicPartition(offset.topic, offset.partition) for offset in request.offsets]
         try:
             require(AclOperation.READ, ResourceType.GROUP, request.group_id)
             check_group_id(request.group_id)
@@ -131,13 +131,13 @@ def offsets_to_commit(image: MetadataImage, offsets: Iterable[GroupOffset]) -> t
     """Returns the offsets in the form that the shard expects."""
     return tuple(
         CommitOffset(
-            partition=TopicPartition(one.topic, one.partition),
-            offset=one.offset,
-            leader_epoch=or_unknown(one, "leader_epoch"),
-            metadata=one.metadata,
-            error=_refusal(image, one),
+            partition=TopicPartition(offset.topic, offset.partition),
+            offset=offset.offset,
+            leader_epoch=or_unknown(offset, "leader_epoch"),
+            metadata=offset.metadata,
+            error=_refusal(image, offset),
         )
-        for one in offsets
+        for offset in offsets
     )
 
 
@@ -169,17 +169,19 @@ def _by_right(
     """Returns the partitions on which the caller may not do this operation, and those on which it may."""
     denied: list[TopicPartition] = []
     allowed: list[TopicPartition] = []
-    for one in partitions:
-        (allowed if may(operation, ResourceType.TOPIC, one.topic) else denied).append(one)
+    for partition in partitions:
+        (allowed if may(operation, ResourceType.TOPIC, partition.topic) else denied).append(partition)
     return denied, allowed
 
 
 def _partitions(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
-    return [TopicPartition(one.topic, partition) for one in topics for partition in one.partitions]
+    return [TopicPartition(topic.topic, partition) for topic in topics for partition in topic.partitions]
 
 
 def _results(partitions: Iterable[TopicPartition], errors: Iterable[ErrorCode]) -> list[PartitionResult]:
     return [
-        PartitionResult(topic=one.topic, partition=one.partition, error_code=error, error_message=text_of(error))
-        for one, error in zip(partitions, errors, strict=True)
+        PartitionResult(
+            topic=partition.topic, partition=partition.partition, error_code=error, error_message=text_of(error)
+        )
+        for partition, error in zip(partitions, errors, strict=True)
     ]

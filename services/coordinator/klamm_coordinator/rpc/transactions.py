@@ -105,7 +105,7 @@ class TransactionsRpc:
     async def add_partitions_to_txn(
         self, request: AddPartitionsToTxnRequest, context: CallContext
     ) -> AddPartitionsToTxnResponse:
-        partitions = [TopicPartition(one.topic, number) for one in request.topics for number in one.partitions]
+        partitions = [TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions]
         try:
             require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
             check_transactional_id(request.transactional_id)
@@ -194,7 +194,9 @@ class TransactionsRpc:
             producer_id=value.producer_id,
             producer_epoch=value.producer_epoch,
             topics=_topics(
-                one for one in value.partitions if may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, one.topic)
+                partition
+                for partition in value.partitions
+                if may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, partition.topic)
             ),
             prepared_ms=value.prepared_ms if value.is_prepared else 0,
         )
@@ -219,7 +221,7 @@ class TransactionsRpc:
         """Returns the error of each partition if a transaction cannot write to all of them, or None if all can be
         added."""
         image = self._image()
-        errors = [_partition_error(image, one) for one in partitions]
+        errors = [_partition_error(image, partition) for partition in partitions]
         if not any(errors):
             return None
         return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
@@ -280,6 +282,8 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
 
 def _results(partitions: Iterable[TopicPartition], errors: Iterable[ErrorCode]) -> list[PartitionResult]:
     return [
-        PartitionResult(topic=one.topic, partition=one.partition, error_code=error, error_message=text_of(error))
-        for one, error in zip(partitions, errors, strict=True)
+        PartitionResult(
+            topic=partition.topic, partition=partition.partition, error_code=error, error_message=text_of(error)
+        )
+        for partition, error in zip(partitions, errors, strict=True)
     ]

@@ -57,13 +57,15 @@ class TxnOffsetsRpc:
             errors = await self._commit(self._shards.of_key(request.group_id), request, context)
         except BrokerError as error:
             return TxnOffsetCommitResponse(
-                partitions=[_result(each.topic, each.partition, error.code, error.message) for each in request.offsets],
+                partitions=[
+                    _result(offset.topic, offset.partition, error.code, error.message) for offset in request.offsets
+                ],
                 epoch_ended=isinstance(error, EpochEndedError),
             )
         return TxnOffsetCommitResponse(
             partitions=[
-                _result(each.topic, each.partition, error, text_of(error))
-                for each, error in zip(request.offsets, errors, strict=True)
+                _result(offset.topic, offset.partition, error, text_of(error))
+                for offset, error in zip(request.offsets, errors, strict=True)
             ]
         )
 

@@ -176,7 +176,8 @@ def verify_partitions(
     if current.state.is_decided:
         return ErrorCode.CONCURRENT_TRANSACTIONS, ()
     return ErrorCode.NONE, tuple(
-        ErrorCode.NONE if one in current.partitions else ErrorCode.TRANSACTION_ABORTABLE for one in request.partitions
+        ErrorCode.NONE if partition in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in request.partitions
     )
 
 

@@ -67,7 +67,7 @@ class ParkedRequests:
     def check_invariants(self, of_ids: Iterable[int], timers: Timers[object]) -> set[int]:
         """Asserts that all requests that wait for an id in `of_ids`, or for a ledger, are parked and have a timer.
         Returns the reply ids of the requests that wait for ledgers."""
-        of_ledgers = {reply_id for reply_id, one in self._requests.items() if isinstance(one, LedgerRequest)}
+        of_ledgers = {reply_id for reply_id, request in self._requests.items() if isinstance(request, LedgerRequest)}
         assert {*of_ids} | of_ledgers == self._requests.keys(), (of_ids, self._requests)
         for reply_id in self._requests:
             assert WaitTimer(reply_id) in timers, reply_id

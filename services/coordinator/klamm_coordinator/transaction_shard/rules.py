@@ -178,7 +178,7 @@ class TransactionRules:
 
     def check_invariants(self, timers: Timers[Any], writes: Collection[LogWrite[ShardRecord]]) -> None:
         """Asserts the invariants that the module's docstring lists."""
-        listed = [one.transactional_id for write in writes for one in _transactions_of(write.records)]
+        listed = [transaction.transactional_id for write in writes for transaction in _transactions_of(write.records)]
         assert len(set(listed)) == len(listed), listed
         self.ids.check_invariants(set(listed))
         waiting = {one: [request.reply_id for request in self.ids.waiting(one)] for one in self.ids.active()}
@@ -250,7 +250,7 @@ class TransactionRules:
                 for request in requests:
                     self._parked.answer(request.reply_id, AddReply(error=ErrorCode.TRANSACTION_ABORTABLE), context)
             case Store(value):
-                self._store(transactional_id, value, [(one.reply_id, AddReply()) for one in requests], context)
+                self._store(transactional_id, value, [(request.reply_id, AddReply()) for request in requests], context)
             case RetryAfterWrite():
                 for request in requests:
                     self._park(request, context)
@@ -317,7 +317,7 @@ class TransactionRules:
 
     def _carry_out_at_ledger(self, request: LedgerRequest, context: TransactionContext) -> None:
         ledger = request.ledger
-        open_transactions = {one: self.ids.values[one] for one in self.ledgers.open_parts(ledger)}
+        open_transactions = {open_part: self.ids.values[open_part] for open_part in self.ledgers.open_parts(ledger)}
         decision = ledger_decisions.decide(
             request, self.ledgers.values.get(ledger), open_transactions, self._pool, context.now.wall_ms
         )

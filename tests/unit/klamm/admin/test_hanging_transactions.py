@@ -46,8 +46,8 @@ class Cluster(TransactionOperations):
 
     async def describe_transactions(self, transactional_ids, *, timeout_ms=None):
         return {
-            one: TransactionDescription(
-                transactional_id=one,
+            transactional_id: TransactionDescription(
+                transactional_id=transactional_id,
                 state=self._state,
                 producer_id=1,
                 producer_epoch=1,
@@ -55,7 +55,7 @@ class Cluster(TransactionOperations):
                 start_time_ms=0,
                 partitions=(self._partition,),
             )
-            for one in transactional_ids
+            for transactional_id in transactional_ids
         }
 
 

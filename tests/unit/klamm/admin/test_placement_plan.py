@@ -14,11 +14,11 @@ RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 
 
 def partitions(*replicas):
-    return {TopicPartition("t", number): each for number, each in enumerate(replicas)}
+    return {TopicPartition("t", number): replica for number, replica in enumerate(replicas)}
 
 
 def off(broker_id, current, racks=RACKS, **options):
-    others = [each for each in racks if each != broker_id]
+    others = [rack for rack in racks if rack != broker_id]
     return plan_reassignment(current, racks, **{"targets": others, "stay": others, **options})
 
 
@@ -40,7 +40,7 @@ def test_moved_replicas_and_leaders_are_spread_evenly():
     current = partitions(*[(1, 2), (1, 3), (1, 4), (1, 5)] * 10)
     planned = off(1, current, racks)
     after = {**current, **planned}
-    hosted = Counter(each for replicas in after.values() for each in replicas)
+    hosted = Counter(replica for replicas in after.values() for replica in replicas)
     led = Counter(replicas[0] for replicas in after.values())
     assert set(hosted) == {2, 3, 4, 5}
     assert max(led.values()) - min(led.values()) <= 1
@@ -61,7 +61,7 @@ def test_a_plan_changes_the_replication_factor():
     assert fewer == {TopicPartition("t", 0): (1,)}
     more = plan_reassignment(current, RACKS, targets=everybody, stay=everybody, replication_factor=3)
     ((tp, replicas),) = more.items()
-    assert (tp.partition, replicas[0], {RACKS[each] for each in replicas}) == (1, 2, {"a", "b", "c"})
+    assert (tp.partition, replicas[0], {RACKS[replica] for replica in replicas}) == (1, 2, {"a", "b", "c"})
 
 
 def test_a_plan_moves_only_the_chosen_partitions():

@@ -22,7 +22,7 @@ def test_a_throttle_names_current_replicas_for_leaders_and_added_replicas_for_fo
     after = {A0: (2, 3), A1: (2, 4), B0: (3,)}
     changes = throttle_changes(before, after, brokers=[1, 2, 3, 5], bytes_per_second=7)
     assert list(changes) == [broker(1), broker(2), broker(3), topic("a"), topic("b")], "broker 4 is not registered"
-    assert {(each.name, each.value) for each in changes[broker(1)]} == {
+    assert {(change.name, change.value) for change in changes[broker(1)]} == {
         ("leader.replication.throttled.rate", "7"),
         ("follower.replication.throttled.rate", "7"),
     }
@@ -38,5 +38,5 @@ def test_the_end_of_a_throttle_deletes_every_config_that_it_set() -> None:
     ended = unthrottle_changes(brokers=[1, 2], topics=["a"])
     assert begun.keys() == ended.keys()
     for resource, changes in begun.items():
-        assert {each.name for each in changes} == {each.name for each in ended[resource]}
-    assert all(each.operation is ConfigOperation.DELETE for changes in ended.values() for each in changes)
+        assert {change.name for change in changes} == {each.name for each in ended[resource]}
+    assert all(change.operation is ConfigOperation.DELETE for changes in ended.values() for change in changes)

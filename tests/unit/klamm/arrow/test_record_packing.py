@@ -43,7 +43,9 @@ def columns(rows: list[tuple]) -> Rows:
         partitions=np.array(partitions, np.int64),
         keys=pa.array(keys, pa.binary()),
         values=pa.array(values, pa.binary()),
-        headers=pa.array([encode_headers(each) for each in row_headers], pa.binary()) if has_headers else None,
+        headers=pa.array([encode_headers(row_header) for row_header in row_headers], pa.binary())
+        if has_headers
+        else None,
         timestamps_ms=np.array(timestamps_ms, np.int64),
     )
 

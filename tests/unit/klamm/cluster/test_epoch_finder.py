@@ -42,8 +42,8 @@ class Client(KlammClient):
 
     def broker(self, node_id: int):
         async def offset_for_leader_epoch(request):
-            self.asked[node_id] = {each.partition: each.leader_epoch for each in request.partitions}
-            ends = [self._answer(each) for each in request.partitions]
+            self.asked[node_id] = {partition.partition: partition.leader_epoch for partition in request.partitions}
+            ends = [self._answer(partition) for partition in request.partitions]
             return broker_pb2.OffsetForLeaderEpochResponse(partitions=ends)
 
         return SimpleNamespace(offset_for_leader_epoch=offset_for_leader_epoch)

@@ -17,8 +17,10 @@ def response(*topics: broker_pb2.TopicMetadata, brokers: tuple[int, ...] = (0, 1
     return broker_pb2.MetadataResponse(
         cluster_id="c",
         brokers=[
-            common_pb2.Node(node_id=each, endpoint=common_pb2.Endpoint(host="h", port=9000 + each), rack=f"r{each}")
-            for each in brokers
+            common_pb2.Node(
+                node_id=broker, endpoint=common_pb2.Endpoint(host="h", port=9000 + broker), rack=f"r{broker}"
+            )
+            for broker in brokers
         ],
         topics=topics,
     )
@@ -46,10 +48,10 @@ def test_a_view_returns_the_leader_and_leader_epoch_of_each_partition() -> None:
     assert cluster.leader_of(TopicPartition("t", 0)) == Node(node_id=1, host="h", port=9001, rack="r1")
     assert cluster.leader_epoch_of(TopicPartition("t", 0)) == 4
     assert cluster.partition_count("t") == 3
-    assert [each.partition for each in cluster.partitions_of("t")] == [0, 1, 2]
+    assert [partition.partition for partition in cluster.partitions_of("t")] == [0, 1, 2]
     assert cluster.leader_of(TopicPartition("t", 1)) is None
     assert cluster.leader_of(TopicPartition("t", 2)) is None, "broker 7 is not alive"
-    assert [each.partition for each in cluster.available_partitions("t")] == [0]
+    assert [available_partition.partition for available_partition in cluster.available_partitions("t")] == [0]
 
 
 @pytest.mark.parametrize("tp", [TopicPartition("t", 1), TopicPartition("t", -1), TopicPartition("u", 0)])
@@ -95,7 +97,7 @@ def test_older_leader_epoch_from_a_lagging_broker_is_ignored() -> None:
 
     cluster = cluster.merged(response(topic("t", (0, 4), (0, 6))), ["t"])
 
-    assert [(each.leader, each.leader_epoch) for each in cluster.partitions_of("t")] == [(1, 5), (0, 6)]
+    assert [(partition.leader, partition.leader_epoch) for partition in cluster.partitions_of("t")] == [(1, 5), (0, 6)]
 
 
 def test_described_topics_replace_neither_newer_leaders_nor_other_topics() -> None:
@@ -104,7 +106,7 @@ def test_described_topics_replace_neither_newer_leaders_nor_other_topics() -> No
 
     cluster = cluster.with_topics([described])
 
-    assert [(each.leader, each.leader_epoch) for each in cluster.partitions_of("t")] == [(1, 5), (0, 6)]
+    assert [(partition.leader, partition.leader_epoch) for partition in cluster.partitions_of("t")] == [(1, 5), (0, 6)]
     assert cluster.leader_epoch_of(TopicPartition("u", 0)) == 1
 
 
@@ -119,7 +121,7 @@ def test_a_leader_hint_with_a_newer_epoch_changes_the_leader() -> None:
 
     after = before.with_leader(TopicPartition("t", 1), 1, 6)
 
-    assert [(each.leader, each.leader_epoch) for each in after.partitions_of("t")] == [(0, 5), (1, 6)]
+    assert [(partition.leader, partition.leader_epoch) for partition in after.partitions_of("t")] == [(0, 5), (1, 6)]
     assert before.leader_epoch_of(TopicPartition("t", 1)) == 5
 
 

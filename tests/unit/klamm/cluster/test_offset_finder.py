@@ -54,8 +54,10 @@ class Client(KlammClient):
     def broker(self, node_id: int):
         async def list_offsets(request):
             self.isolation_levels.add(request.isolation_level)
-            self.asked.append([each.partition for each in request.partitions])
-            return broker_pb2.ListOffsetsResponse(partitions=[self._answer(each) for each in request.partitions])
+            self.asked.append([partition.partition for partition in request.partitions])
+            return broker_pb2.ListOffsetsResponse(
+                partitions=[self._answer(partition) for partition in request.partitions]
+            )
 
         return SimpleNamespace(list_offsets=list_offsets)
 

@@ -40,7 +40,7 @@ def groups(draw) -> list[Member]:
 
 
 def everything(counts, members) -> set[TopicPartition]:
-    subscribed = {topic for each in members for topic in each.subscription.topics}
+    subscribed = {topic for member in members for topic in member.subscription.topics}
     return {TopicPartition(topic, n) for topic in subscribed for n in range(counts.get(topic, 0))}
 
 
@@ -48,9 +48,9 @@ def check_complete_and_disjoint(counts, members, assignments) -> None:
     flat = [tp for assigned in assignments.values() for tp in assigned]
     assert len(flat) == len(set(flat))
     assert set(flat) == everything(counts, members)
-    assert set(assignments) == {each.member_id for each in members}
-    for each in members:
-        assert {tp.topic for tp in assignments[each.member_id]} <= set(each.subscription.topics)
+    assert set(assignments) == {member.member_id for member in members}
+    for member in members:
+        assert {tp.topic for tp in assignments[member.member_id]} <= set(member.subscription.topics)
 
 
 def sizes(assignments) -> list[int]:
@@ -201,13 +201,13 @@ def improvable(assignments, topics_of) -> bool:
 
 @given(counts=counts_of_topics, members=groups())
 def test_sticky_balances_unequal_subscriptions_as_far_as_possible(counts, members):
-    topics_of = {each.member_id: each.subscription.topics for each in members}
+    topics_of = {member.member_id: member.subscription.topics for member in members}
     assert not improvable(StickyAssignor().assign(counts, members), topics_of)
 
 
 @given(counts=counts_of_topics, members=groups())
 def test_sticky_changes_nothing_when_nothing_changed(counts, members):
-    topics_of = {each.member_id: each.subscription.topics for each in members}
+    topics_of = {member.member_id: member.subscription.topics for member in members}
     first = StickyAssignor().assign(counts, members)
     again = StickyAssignor().assign(counts, next_generation(first, topics_of, 1, cooperative=False))
     assert again == first

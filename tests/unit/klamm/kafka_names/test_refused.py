@@ -24,8 +24,8 @@ from pyspark_klamm.cluster_access import AccessConfig
 CLIENTS: tuple[type[ClientConfig], ...] = (ClientConfig, ProducerConfig, ConsumerConfig, AccessConfig)
 SERVERS: tuple[type[ServiceConfig], ...] = (BrokerConfig, ControllerConfig, CoordinatorConfig)
 KNOWN = [
-    *({*definitions(each), *each.WITHOUT_EFFECT} for each in CLIENTS),
-    *(set(accepted_configs(each, {})) for each in SERVERS),
+    *({*definitions(client), *client.WITHOUT_EFFECT} for client in CLIENTS),
+    *(set(accepted_configs(server, {})) for server in SERVERS),
     set(TOPIC_CONFIGS),
 ]
 
@@ -33,12 +33,12 @@ KNOWN = [
 def test_each_replacement_is_a_setting_of_some_program() -> None:
     settings = set().union(*KNOWN)
     rows = chain.from_iterable(refused_names().values())
-    assert not [each for row in rows for each in row.replacements if each not in settings]
+    assert not [replacement for row in rows for replacement in row.replacements if replacement not in settings]
 
 
 def test_no_client_accepts_a_name_that_clients_refuse_with_a_replacement() -> None:
     rows = chain.from_iterable(refused_names().values())
-    names = {(row.name, each) for row in rows for each in row.replacements}
+    names = {(row.name, replacement) for row in rows for replacement in row.replacements}
     for known in KNOWN[: len(CLIENTS)]:
         assert not [name for name, replacement in names if name in known and replacement in known]
 

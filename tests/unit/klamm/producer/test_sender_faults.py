@@ -95,7 +95,7 @@ class Brokers:
 
     async def produce(self, message: bytes) -> broker_pb2.ProduceResponse:
         header, records = decode_framed(message, broker_pb2.ProduceHeader)
-        sizes = [each.records_bytes for each in header.partitions]
+        sizes = [partition.records_bytes for partition in header.partitions]
         parts = [bytes(part) for part in split_records(records, sizes)]
         response = broker_pb2.ProduceResponse()
         is_lost = False
@@ -261,7 +261,7 @@ def violations(brokers: Brokers, outcomes: Outcomes) -> list[str]:
             found.append(f"duplicates: {values}")
         if list(dict.fromkeys(values)) != sorted(set(values)):
             found.append(f"out of order: {values}")
-        if foreign := [each for each in values if not outcomes.has(partition, each)]:
+        if foreign := [value for value in values if not outcomes.has(partition, value)]:
             found.append(f"sent to another partition (CVE-2026-35554): {foreign}")
         for (number, value), offset in outcomes.offsets.items():
             if number == partition and value not in values:

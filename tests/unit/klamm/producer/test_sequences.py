@@ -32,7 +32,7 @@ def begun(epoch: int = 0) -> Sequences:
 
 def stamped(sequences: Sequences, *batches: Batch) -> list[tuple[int, int, int]]:
     sequences.stamp(batches[0].tp, batches)
-    return [tuple(one.stamp or ()) for one in batches]
+    return [tuple(batch.stamp or ()) for batch in batches]
 
 
 def test_each_partition_has_its_own_sequence_numbers() -> None:

@@ -53,7 +53,9 @@ def names(cluster) -> list[str]:
 
 
 def last(cluster, name: str):
-    return next(request for each, request in reversed(cluster.transaction_calls) if each == name)
+    return next(
+        request for transaction_call, request in reversed(cluster.transaction_calls) if transaction_call == name
+    )
 
 
 def headers(cluster, partition: int = 0):
@@ -77,7 +79,7 @@ def test_records_and_offsets_are_sent_before_end_txn(cluster, producer):
     assert (end.transactional_id, end.producer_id, end.producer_epoch) == ("payments", 7_000, 0)
     assert (end.committed, end.bump_epoch) == (True, True)
     assert {header.transactional_id for name, header in cluster.transaction_calls if name == "produce"} == {"payments"}
-    assert all(each.is_transactional for each in headers(cluster))
+    assert all(header.is_transactional for header in headers(cluster))
     assert cluster.values("t") == [b"1", b"2"]
 
 
@@ -94,7 +96,7 @@ def test_each_transaction_has_a_new_epoch_and_sequences_from_zero(cluster, produ
         with producer.transaction():
             producer.send("t", value, partition=0)
 
-    assert [(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers(cluster)] == [
+    assert [(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers(cluster)] == [
         (7_000, 0, 0),
         (7_000, 1, 0),
         (7_000, 2, 0),
@@ -108,7 +110,7 @@ def test_a_new_producer_id_is_used_by_the_next_transaction(cluster, producer):
     with producer.transaction():
         producer.send("t", b"2", partition=0)
 
-    assert [(each.producer_id, each.producer_epoch) for each in headers(cluster)] == [(7_000, 0), (8_000, 0)]
+    assert [(header.producer_id, header.producer_epoch) for header in headers(cluster)] == [(7_000, 0), (8_000, 0)]
 
 
 def test_offsets_are_sent_to_the_group_coordinator_with_the_group_metadata(cluster, producer):
@@ -243,7 +245,7 @@ def test_only_the_offsets_that_failed_are_sent_again(cluster, producer):
     producer.send_offsets_to_transaction(OFFSETS, GROUP)
 
     request = last(cluster, "txn_offset_commit")
-    assert [(each.topic, each.partition) for each in request.offsets] == [("t", 0)]
+    assert [(offset.topic, offset.partition) for offset in request.offsets] == [("t", 0)]
 
 
 def test_a_produce_is_retried_until_the_markers_of_the_last_transaction_are_written(cluster, producer):

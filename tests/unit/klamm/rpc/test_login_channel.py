@@ -138,7 +138,7 @@ def test_a_failed_login_fails_all_waiting_calls_and_the_next_call_retries() -> N
     async def scenario() -> None:
         world = World(Source(password="guess"))
         outcomes = await asyncio.gather(*(world.ask() for _ in range(5)), return_exceptions=True)
-        assert [type(each) for each in outcomes] == [LoginFailed] * 5
+        assert [type(outcome) for outcome in outcomes] == [LoginFailed] * 5
         assert world.source.logins == 1
         world.source.password = "s3cret"
         assert await world.ask("y") == "y"

@@ -58,7 +58,10 @@ def test_every_field_of_a_partition_answer_is_in_the_fetch_message() -> None:
     )
     assert (told.topic, told.partition, told.error_code, told.error_message) == ("t", 3, 74, "no")
     assert (told.high_watermark, told.last_stable_offset, told.log_start_offset, told.records_bytes) == (10, 9, 1, 7)
-    assert [(one.producer_id, one.first_offset) for one in told.aborted_transactions] == [(11, 120)]
+    assert [
+        (aborted_transaction.producer_id, aborted_transaction.first_offset)
+        for aborted_transaction in told.aborted_transactions
+    ] == [(11, 120)]
     assert (told.diverging.epoch, told.diverging.end_offset) == (4, 40)
     assert (told.preferred_read_replica, told.current_leader, told.current_leader_epoch) == (2, 5, 6)
     plain = encode(answer(3))

@@ -113,7 +113,7 @@ def test_metadata_names_the_endpoints_of_servers_at_the_listener_of_the_call(
     with came_by(name):
         told = asyncio.run(metadata.metadata(MetadataRequest(all_topics=True), None))
     for nodes, wanted in ((told.brokers, brokers), (told.controllers, controllers), (told.coordinators, coordinators)):
-        assert [f"{one.endpoint.host}:{one.endpoint.port}" for one in nodes] == wanted
+        assert [f"{node.endpoint.host}:{node.endpoint.port}" for node in nodes] == wanted
     (only,) = told.topics[0].partitions
     assert (only.error_code, only.leader) == partition
 
@@ -122,9 +122,9 @@ def test_a_broker_has_a_kafka_endpoint_where_the_host_is_the_same() -> None:
     metadata, _ = rpcs()
     with came_by("OUT"):
         told = asyncio.run(metadata.metadata(MetadataRequest(), None))
-    assert [(one.kafka_endpoint.host, one.kafka_endpoint.port) for one in told.brokers] == [("localhost", 2)]
+    assert [(broker.kafka_endpoint.host, broker.kafka_endpoint.port) for broker in told.brokers] == [("localhost", 2)]
     told = asyncio.run(metadata.metadata(MetadataRequest(), None))
-    assert [one.HasField("kafka_endpoint") for one in told.brokers] == [False, False]
+    assert [broker.HasField("kafka_endpoint") for broker in told.brokers] == [False, False]
 
 
 def test_a_coordinator_that_the_caller_cannot_dial_is_not_available() -> None:

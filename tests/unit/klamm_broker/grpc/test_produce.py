@@ -43,7 +43,7 @@ class ScriptedHandler:
         return self._answers
 
     def refuse(self, produce: Produce, error: BrokerError) -> list[Produced]:
-        return [Produced(one.topic_partition, error.code, error.message) for one in produce.partitions]
+        return [Produced(partition.topic_partition, error.code, error.message) for partition in produce.partitions]
 
 
 def message(parts: Iterable[tuple[TopicPartition, bytes]], client_id: str = "", **fields: Any) -> bytes:
@@ -95,7 +95,7 @@ def test_a_produce_request_reaches_the_handler_and_its_results_reach_the_client(
     assert good == ProducedPartition(topic="flights", base_offset=7, log_append_time_ms=-1, log_start_offset=1)
     assert (bad.error_code, bad.error_message, bad.base_offset) == (ErrorCode.INVALID_RECORD, "no", -1)
     assert (bad.current_leader, bad.current_leader_epoch) == (2, 9)
-    assert [(one.index, one.message) for one in bad.record_errors] == [(1, "bad")]
+    assert [(record_error.index, record_error.message) for record_error in bad.record_errors] == [(1, "bad")]
     assert memory.held_bytes == 0
 
 

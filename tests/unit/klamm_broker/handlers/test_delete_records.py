@@ -37,7 +37,7 @@ def test_no_records_are_deleted_while_the_audit_is_full() -> None:
     deletions = [RecordDeletion("orders", 0, 5), RecordDeletion("secret", 0, 5)]
     answers = asyncio.run(handler.delete_records(deletions, timeout_ms=0))
     codes = [ErrorCode.POLICY_VIOLATION, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-    assert [one.error_code for one in answers] == codes
+    assert [answer.error_code for answer in answers] == codes
 
 
 def test_no_replica_moves_while_the_audit_is_full() -> None:

@@ -65,7 +65,7 @@ class World:
         partition.log.commit(partition.high_watermark)
 
     def at(self, *offsets: int) -> list[UnreadRecords]:
-        positions = [ReaderPosition(NAME.topic, NAME.partition, one) for one in offsets]
+        positions = [ReaderPosition(NAME.topic, NAME.partition, offset) for offset in offsets]
         return asyncio.run(self.handler.describe_unread(positions))
 
     def counts(self, *offsets: int) -> list[int]:

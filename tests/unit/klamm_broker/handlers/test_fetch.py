@@ -90,7 +90,7 @@ def make_reader(tmp_path: Path) -> Iterator[Callable[[], Reader]]:
 
 
 def codes(answers: Sequence[PartitionAnswer]) -> list[ErrorCode]:
-    return [one.error_code for one in answers]
+    return [answer.error_code for answer in answers]
 
 
 def test_a_partition_that_rests_is_refused_once_the_client_has_lost_its_right(

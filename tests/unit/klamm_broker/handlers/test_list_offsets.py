@@ -29,8 +29,8 @@ class Lookups:
 
     def __init__(self, directory: Path, *batches: bytes) -> None:
         self.led = led = LedPartition(directory, max_message_bytes=2_000_000)
-        for one in batches:
-            led.partition.log.append_as_leader(one, leader_epoch=1, now_ms=NOW)
+        for batch in batches:
+            led.partition.log.append_as_leader(batch, leader_epoch=1, now_ms=NOW)
         led.partition.high_watermark = led.partition.log.log_end_offset
         self.handler = ListOffsetsHandler(led.replicas, led.thread)
 

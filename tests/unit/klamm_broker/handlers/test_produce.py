@@ -73,8 +73,8 @@ PARTITIONS = 5 * TURN_PARTITIONS_MAX
 def test_a_produce_to_many_partitions_lets_other_work_run_in_between(tmp_path: Path) -> None:
     answers, turns, end_offset = asyncio.run(produce_to_many_partitions(tmp_path))
     assert turns >= PARTITIONS / TURN_PARTITIONS_MAX
-    assert {one.error_code for one in answers[:-1]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert [one.topic_partition.partition for one in answers[:-1]] == list(range(PARTITIONS))
+    assert {answer.error_code for answer in answers[:-1]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [answer.topic_partition.partition for answer in answers[:-1]] == list(range(PARTITIONS))
     assert (answers[-1].topic_partition, answers[-1].base_offset, end_offset) == (NAME, 0, 1)
 
 
@@ -116,7 +116,7 @@ class TestManyRecords:
             few(base_sequence=MANY + 1, **fields),
         )
         answers = self.run(tmp_path, first, second, third)
-        assert [(one.error_code, one.base_offset) for [one] in answers] == [
+        assert [(answer.error_code, answer.base_offset) for [answer] in answers] == [
             (ErrorCode.NONE, 0),
             (ErrorCode.NONE, MANY),
             (ErrorCode.NONE, MANY + 1),
@@ -149,7 +149,7 @@ class TestManyRecords:
             return answers, after
 
         answers, after = asyncio.run(produce())
-        assert [one.base_offset for one in answers] == [0, 0]
+        assert [answer.base_offset for answer in answers] == [0, 0]
         assert after.base_offset == MANY
 
     def test_they_are_refused_with_the_same_error(self, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def produce(*partitions: PartitionRecords) -> list[tuple[TopicPartition, ErrorCo
         Produce(ACKS_ALL, 60_000, "", partitions)
     )
     assert isinstance(answers, list)
-    return [(one.topic_partition, one.error_code) for one in answers]
+    return [(answer.topic_partition, answer.error_code) for answer in answers]
 
 
 def fetch(names: Sequence[TopicPartition]) -> list[tuple[TopicPartition, ErrorCode]]:
@@ -73,7 +73,7 @@ def fetch(names: Sequence[TopicPartition]) -> list[tuple[TopicPartition, ErrorCo
     cursors = [FetchCursor(name, 0, 1_000) for name in names]
     found, _ = handler.begin(FetchQuery(cursors, 60_000, 1, 1_000, ReaderTerms(read_committed=False)))
     records.close()
-    return [(one.topic_partition, one.error_code) for one in found.answers]
+    return [(answer.topic_partition, answer.error_code) for answer in found.answers]
 
 
 def recorded(audit: AuditRecorder) -> list[tuple[object, ...]]:

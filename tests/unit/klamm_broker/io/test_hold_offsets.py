@@ -70,7 +70,7 @@ class Channels:
 
     def owner_of(self, topic: str, shard: int) -> Coordinator | None:
         assert topic == GROUP_METADATA_TOPIC
-        return next((one for one in self.coordinators if shard in one.shards), None)
+        return next((coordinator for coordinator in self.coordinators if shard in coordinator.shards), None)
 
 
 def lowest(

@@ -32,15 +32,15 @@ class Client:
     def create(self, *bindings: AclBinding) -> list[tuple[int, str | None]]:
         creations = [
             {
-                "resource_type": each.resource_type,
-                "resource_name": each.resource_name,
-                "resource_pattern_type": each.pattern_type,
-                **_entry(each),
+                "resource_type": binding.resource_type,
+                "resource_name": binding.resource_name,
+                "resource_pattern_type": binding.pattern_type,
+                **_entry(binding),
             }
-            for each in bindings
+            for binding in bindings
         ]
         answer = self._ask(self._apis.create, ApiKey.CREATE_ACLS, {"creations": creations})
-        return [(each.error_code, each.error_message) for each in answer.results]
+        return [(result.error_code, result.error_message) for result in answer.results]
 
     def describe(self, wanted: AclBindingFilter) -> Any:
         return self._ask(self._apis.describe, ApiKey.DESCRIBE_ACLS, _filter(wanted))
@@ -50,16 +50,16 @@ class Client:
         assert (answer.error_code, answer.error_message) == (0, None)
         return [
             AclBinding(
-                ResourceType(each.resource_type),
-                each.resource_name,
-                PatternType(each.pattern_type),
+                ResourceType(resource.resource_type),
+                resource.resource_name,
+                PatternType(resource.pattern_type),
                 acl.principal,
                 acl.host,
                 AclOperation(acl.operation),
                 AclPermissionType(acl.permission_type),
             )
-            for each in answer.resources
-            for acl in each.acls
+            for resource in answer.resources
+            for acl in resource.acls
         ]
 
     def delete(self, *filters: AclBindingFilter) -> Any:
@@ -120,7 +120,10 @@ def test_a_created_acl_can_be_described_and_removed(client: Client) -> None:
 def test_entries_of_one_pattern_are_described_together(client: Client) -> None:
     client.create(ORDERS, TEAM, WRITE)
     answer = client.describe(AclBindingFilter())
-    assert [(each.resource_name, len(each.acls)) for each in answer.resources] == [("orders", 2), ("team-", 1)]
+    assert [(resource.resource_name, len(resource.acls)) for resource in answer.resources] == [
+        ("orders", 2),
+        ("team-", 1),
+    ]
 
 
 def test_an_unknown_filter_is_refused(client: Client) -> None:

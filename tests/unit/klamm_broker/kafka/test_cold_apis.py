@@ -77,7 +77,7 @@ class PartitionNumbers:
     """A handler that finds the partition's number as its offset."""
 
     def list_offsets(self, queries: list[OffsetQuery], *, isolation_level: int) -> list[ListedOffset]:
-        return [ListedOffset(one.topic, one.partition, offset=one.partition) for one in queries]
+        return [ListedOffset(query.topic, query.partition, offset=query.partition) for query in queries]
 
     async def finish(self, answers: list[ListedOffset]) -> list[ListedOffset]:
         return answers
@@ -119,4 +119,4 @@ def test_a_list_offsets_of_many_partitions_lets_the_event_loop_run(count: int, c
     reader = entity_reader(response_schema(ApiKey.LIST_OFFSETS, 7))
     message, _ = reader(memoryview(body), 0)
     (topic,) = message.topics
-    assert [one.offset for one in topic.partitions] == list(range(count))
+    assert [partition.offset for partition in topic.partitions] == list(range(count))

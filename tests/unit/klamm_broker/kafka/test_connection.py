@@ -61,7 +61,7 @@ def test_a_grpc_client_at_the_kafka_listener_is_told_the_grpc_address(
             writer.close()
 
     run(scenario())
-    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert re.fullmatch(
         r"a gRPC client from 127\.0\.0\.1 connected to the Kafka listener 127\.0\.0\.1:\d+: this is a Kafka listener of"
         r" Klamm; clients of the gRPC API connect to broker-1:9094",
@@ -97,7 +97,7 @@ def test_clients_of_other_protocols_are_logged_and_disconnected(
             writer.close()
 
     asyncio.run(scenario())
-    (found,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    (found,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert found.startswith(line)
 
 
@@ -495,7 +495,7 @@ def test_a_stalled_frame_is_disconnected_while_others_wait_for_its_memory(
             assert transport.writes == [struct.pack(">ii", 9, 2) + b"hello"]
 
     asyncio.run(scenario())
-    (line,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.endswith(
         "connection closed: the client stopped sending a request while other requests waited for memory"
     )

@@ -102,7 +102,9 @@ def test_each_transaction_is_listed_by_one_broker() -> None:
         return await answer_of(transactions.list_transactions, ApiKey.LIST_TRANSACTIONS, 1, fields)
 
     answers = asked_of_every_broker("list_transactions", listed, ask)
-    found = [one.transactional_id for answer, _ in answers for one in answer.transaction_states]
+    found = [
+        transaction_state.transactional_id for answer, _ in answers for transaction_state in answer.transaction_states
+    ]
     assert sorted(found) == sorted(KEYS)
 
 

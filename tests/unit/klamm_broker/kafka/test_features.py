@@ -34,7 +34,7 @@ def test_a_feature_update_to_the_current_level_succeeds(version: int) -> None:
     answer = update(*((name, level, UPGRADE) for name, level in LEVELS.items()), version=version)
     assert (answer.error_code, answer.error_message) == (0, None)
     if version < 2:
-        assert {one.feature: int(one.error_code) for one in answer.results} == dict.fromkeys(LEVELS, 0)
+        assert {result.feature: int(result.error_code) for result in answer.results} == dict.fromkeys(LEVELS, 0)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -42,7 +42,7 @@ def request_of(body: bytes) -> Request:
 
 
 def fetch_of(*names: TopicPartition, offset: int = 0, **options: Any) -> FetchRequest:
-    parts = [FetchPartition(topic=one.topic, partition=one.partition, fetch_offset=offset) for one in names]
+    parts = [FetchPartition(topic=name.topic, partition=name.partition, fetch_offset=offset) for name in names]
     return FetchRequest(replica_id=-1, partitions=parts, **options)
 
 
@@ -62,7 +62,7 @@ class Api:
     async def ask(self, message: FetchRequest) -> tuple[FetchHeader, bytes]:
         answer = self.api.fetch(request_of(message.SerializeToString()))
         parts: Sequence[Any] = answer if isinstance(answer, list) else await answer
-        whole = b"".join(_read(one) if isinstance(one, RecordFile) else bytes(one) for one in parts)
+        whole = b"".join(_read(part) if isinstance(part, RecordFile) else bytes(part) for part in parts)
         header, records = decode_framed(whole, FetchHeader)
         return header, bytes(records)
 
@@ -93,7 +93,7 @@ def run(directory: Path, scenario: Callable[[Api], Awaitable[None]]) -> None:
 async def produce(api: Api, *batches: bytes) -> None:
     for batch in batches:
         answers = api.broker.produce(batch, acks=1)
-        assert [one.error_code for one in (answers if isinstance(answers, list) else await answers)] == [0]
+        assert [answer.error_code for answer in (answers if isinstance(answers, list) else await answers)] == [0]
 
 
 def test_records_arrive_with_their_header(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_many_partitions_are_answered_in_order(tmp_path: Path) -> None:
     async def scenario(api: Api) -> None:
         await produce(api, BATCH)
         header, records = await api.ask(fetch_of(*names, NAME))
-        assert [one.partition for one in header.partitions] == [*range(len(names)), NAME.partition]
+        assert [partition.partition for partition in header.partitions] == [*range(len(names)), NAME.partition]
         assert len(records) == len(BATCH)
 
     run(tmp_path, scenario)

@@ -80,14 +80,14 @@ def run(directory: Path, *requests: tuple[ProduceHeader, list[bytes]]) -> list[P
 
 def test_records_are_appended_and_answered(tmp_path: Path) -> None:
     answers = run(tmp_path, (header_of(NAME), [BATCH]), (header_of(NAME), [BATCH]))
-    assert [one.partitions[0].base_offset for one in answers] == [0, 1]
-    assert {one.partitions[0].error_code for one in answers} == {0}
+    assert [answer.partitions[0].base_offset for answer in answers] == [0, 1]
+    assert {answer.partitions[0].error_code for answer in answers} == {0}
 
 
 def test_acks_0_is_answered_with_the_failures_only(tmp_path: Path) -> None:
     missing = TopicPartition("missing", 0)
     answers = run(tmp_path, (header_of(NAME, acks=0), [BATCH]), (header_of(missing, acks=0), [BATCH]))
-    assert [[part.topic for part in one.partitions] for one in answers] == [[], ["missing"]]
+    assert [[part.topic for part in answer.partitions] for answer in answers] == [[], ["missing"]]
 
 
 def test_a_produce_with_acks_all_waits_for_the_other_replica(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_produce_with_acks_all_waits_for_the_other_replica(tmp_path: Path) -> 
     answer = asyncio.run(scenario())
     (part,) = answer.partitions
     assert (part.error_code, part.current_leader) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, OTHER)
-    assert [(one.node_id, one.endpoint) for one in answer.node_endpoints] == [
+    assert [(node_endpoint.node_id, node_endpoint.endpoint) for node_endpoint in answer.node_endpoints] == [
         (OTHER, Endpoint(host="other", port=9094))
     ]
 

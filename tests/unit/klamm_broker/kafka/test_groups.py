@@ -54,7 +54,7 @@ def test_a_group_that_does_not_exist_is_dead_and_from_version_6_on_not_found(ver
 
 def committed(request: Any) -> pb.OffsetCommitResponse:
     return pb.OffsetCommitResponse(
-        partitions=[PartitionResult(topic=one.topic, partition=one.partition) for one in request.offsets]
+        partitions=[PartitionResult(topic=offset.topic, partition=offset.partition) for offset in request.offsets]
     )
 
 
@@ -73,8 +73,11 @@ def test_offsets_are_committed_by_topic_id_from_version_10_on(version: int) -> N
     groups = GroupApis(coordinators, TOPIC_IDS, ALONE)
     answer = asyncio.run(answer_of(groups.offset_commit, ApiKey.OFFSET_COMMIT, version, fields))
     ((_, asked),) = coordinators.asked
-    named = [(one.topic, one.partition, one.offset) for one in asked.offsets]
-    results = [(topic, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in answer.topics]
+    named = [(offset.topic, offset.partition, offset.offset) for offset in asked.offsets]
+    results = [
+        (topic, [(partition.partition_index, partition.error_code) for partition in topic.partitions])
+        for topic in answer.topics
+    ]
     if version < 10:
         # The handler accepts any name, because the coordinator checks whether the topic exists.
         assert named == [("flights", 1, 5), ("?" + UNKNOWN.hex, 1, 5)]
@@ -113,7 +116,7 @@ def fetched(request: Any) -> pb.OffsetFetchResponse:
 
     An answer for all topics includes a deleted topic.
     """
-    names = ["flights", "gone"] if request.all_topics else [one.topic for one in request.topics]
+    names = ["flights", "gone"] if request.all_topics else [topic.topic for topic in request.topics]
     return pb.OffsetFetchResponse(
         offsets=[pb.GroupOffset(topic=name, partition=0, offset=5, leader_epoch=2, metadata="m") for name in names]
     )
@@ -131,10 +134,17 @@ def test_offsets_are_fetched_by_topic_id_from_version_10_on(version: int, everyt
     found = [
         (
             topic.name if version < 10 else topic.topic_id,
-            [(one.committed_offset, one.committed_leader_epoch, one.metadata, int(one.error_code))],
+            [
+                (
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.metadata,
+                    int(partition.error_code),
+                )
+            ],
         )
         for topic in group.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     there, missing = [(5, 2, "m", 0)], [(-1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID)]
     if version < 10:
@@ -153,7 +163,7 @@ def test_an_unstable_offset_is_an_error_of_each_partition_if_topics_are_named_by
     fields = {"groups": [wanted], "require_stable": True}
     (group,) = asyncio.run(answer_of(groups.offset_fetch, ApiKey.OFFSET_FETCH, 10, fields)).groups
     assert (group.error_code, group.topics[0].topic_id) == (0, FLIGHTS)
-    assert {int(one.error_code) for one in group.topics[0].partitions} == {ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    assert {int(partition.error_code) for partition in group.topics[0].partitions} == {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 @pytest.mark.parametrize(
@@ -167,10 +177,12 @@ def test_no_coordinator_is_asked_about_a_group_that_the_caller_may_not_use(
     api_key: ApiKey, version: int, fields: dict[str, Any]
 ) -> None:
     def described(request: Any) -> pb.DescribeGroupsResponse:
-        return pb.DescribeGroupsResponse(groups=[pb.DescribedGroup(group_id=one) for one in request.group_ids])
+        return pb.DescribeGroupsResponse(
+            groups=[pb.DescribedGroup(group_id=group_id) for group_id in request.group_ids]
+        )
 
     def deleted(request: Any) -> pb.DeleteGroupsResponse:
-        return pb.DeleteGroupsResponse(results=[pb.DeletedGroup(group_id=one) for one in request.group_ids])
+        return pb.DeleteGroupsResponse(results=[pb.DeletedGroup(group_id=group_id) for group_id in request.group_ids])
 
     coordinators = ScriptedCoordinators({"describe_groups": described, "delete_groups": deleted})
     groups = GroupApis(coordinators, TOPIC_IDS, ALONE)
@@ -178,5 +190,5 @@ def test_no_coordinator_is_asked_about_a_group_that_the_caller_may_not_use(
     with called_with(allow(AclOperation.DELETE, ResourceType.GROUP, "mine")):
         answer = asyncio.run(answer_of(handler, api_key, version, fields))
     results = answer.groups if api_key is ApiKey.DESCRIBE_GROUPS else answer.results
-    assert [one.error_code for one in results] == [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NONE]
+    assert [result.error_code for result in results] == [ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.NONE]
     assert [list(request.group_ids) for _, request in coordinators.asked] == [["mine"]]

@@ -115,7 +115,7 @@ def test_a_produce_in_every_version_has_the_bytes_of_kios_schema(version: int, i
     assert handler.given is not None
     assert handler.given[:3] == (-1, 1_500, "tx")
     assert handler.given.verify_only is (version < 12)
-    assert [(one.topic_partition, bytes(one.records)) for one in handler.given.partitions] == [
+    assert [(partition.topic_partition, bytes(partition.records)) for partition in handler.given.partitions] == [
         (("flights", 0), b"first"),
         (("flights", 1), b""),
         ((delays, 2), b"x" * 300),
@@ -239,8 +239,8 @@ class ScriptedFetch:
 
     def begin(self, wanted: FetchQuery) -> tuple[Any, Sequence[bytes] | None]:
         self.wanted = wanted
-        if wanted.turn is not None:
-            wanted.cursors = wanted.turn.cursors(wanted.terms)
+        if wanted.context is not None:
+            wanted.cursors = wanted.context.cursors(wanted.terms)
         return SimpleNamespace(answers=self.answers), None if self._waits else self.records
 
     async def finish(self, wanted: FetchQuery, begun: Any) -> tuple[Any, Sequence[bytes]]:
@@ -322,7 +322,7 @@ def test_a_fetch_in_every_version_has_the_bytes_of_kios_schema(version: int, wai
     assert wanted is not None
     assert (wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes) == (500, 1, 50_000)
     assert wanted.terms == (True, "b" if version >= 11 else "")
-    assert [(one.topic_partition, one.offset, one.max_bytes) for one in wanted.cursors] == [
+    assert [(cursor.topic_partition, cursor.offset, cursor.max_bytes) for cursor in wanted.cursors] == [
         (("flights", 0), 100, 1_000),
         (("flights", 1), 101, 1_000),
         ((unknown_name, 0), 100, 1_000),
@@ -432,7 +432,7 @@ def test_a_fetch_in_a_session_has_the_bytes_of_kios_schema(version: int) -> None
     second = ask(session_id, 1, [])
     assert fetched_of(kafka_fetch, second) == expected(second, 0, session_id, [(1, 12)])
     assert handler.wanted is not None
-    assert [(one.topic_partition, one.offset) for one in handler.wanted.cursors] == [
+    assert [(cursor.topic_partition, cursor.offset) for cursor in handler.wanted.cursors] == [
         (("flights", 0), 9),
         (("flights", 1), 9),
     ]
@@ -496,7 +496,7 @@ def test_a_produce_of_many_partitions_is_served_in_a_later_turn() -> None:
     assert not isinstance(answer, list)
     decoded, _ = entity_reader(response_schema(ApiKey.PRODUCE, 9))(memoryview(b"".join(asyncio.run(answer) or ())), 0)
     (topic,) = decoded.responses
-    assert [one.base_offset for one in topic.partition_responses] == list(numbers)
+    assert [partition_response.base_offset for partition_response in topic.partition_responses] == list(numbers)
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -510,7 +510,7 @@ def test_a_fetch_of_many_partitions_is_served_in_a_later_turn(waits: bool) -> No
     assert not isinstance(answer, list)
     decoded, _ = entity_reader(response_schema(ApiKey.FETCH, 12))(memoryview(b"".join(asyncio.run(answer))), 0)
     (topic,) = decoded.responses
-    assert [one.high_watermark for one in topic.partitions] == list(range(count))
+    assert [partition.high_watermark for partition in topic.partitions] == list(range(count))
 
 
 def many_partitions(api_key: ApiKey, topics: int, by_topic: int, forgotten: int = 0) -> Request:

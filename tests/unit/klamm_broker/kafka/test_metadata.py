@@ -177,10 +177,10 @@ def test_metadata_name_no_leader_that_the_client_cannot_dial(version: int) -> No
     }
     request = request_of(ApiKey.METADATA, version, fields)
     response = decoded(request, metadata_of(request, ScriptedMetadata(), view))
-    assert [(one.node_id, one.host, one.port) for one in response.brokers] == [(2, "example.com", 1092)]
+    assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [(2, "example.com", 1092)]
     assert response.controller_id == 2
     error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
-    leaders = [(int(one.error_code), one.leader_id) for one in response.topics[0].partitions]
+    leaders = [(int(partition.error_code), partition.leader_id) for partition in response.topics[0].partitions]
     assert leaders == [(error, -1), (ErrorCode.LEADER_NOT_AVAILABLE, -1)]
 
 

@@ -27,9 +27,10 @@ class ScriptedListOffsets:
         self.timestamps: list[int] = []
 
     def list_offsets(self, queries: list[OffsetQuery], *, isolation_level: int) -> list[ListedOffset]:
-        self.timestamps = [one.timestamp_ms for one in queries]
+        self.timestamps = [query.timestamp_ms for query in queries]
         return [
-            ListedOffset(one.topic, one.partition, self._error, offset=one.partition, leader_epoch=7) for one in queries
+            ListedOffset(query.topic, query.partition, self._error, offset=query.partition, leader_epoch=7)
+            for query in queries
         ]
 
 
@@ -60,7 +61,7 @@ def listed(handler: ScriptedListOffsets, version: int, partitions: list[tuple[in
         return finished(listed_fields(found, request.version))
 
     answer = asyncio.run(answer_of(handle, ApiKey.LIST_OFFSETS, version, fields))
-    return [one for topic in answer.topics for one in topic.partitions]
+    return [partition for topic in answer.topics for partition in topic.partitions]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -69,18 +70,20 @@ def test_each_version_of_list_offsets_knows_only_the_special_timestamps_of_its_k
     partitions = listed(handler, version, [*((-timestamp, timestamp) for timestamp in SINCE), (0, 5), (9, -7)])
     known = {-timestamp: -timestamp for timestamp, since in SINCE.items() if version >= since} | {0: 0}
     expected = {number: (known.get(number, -1), number in known) for number in [*range(7), 9]}
-    assert {one.partition_index: (one.offset, one.error_code == 0) for one in partitions} == expected
-    assert {int(one.error_code) for one in partitions} == {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION}
+    assert {
+        partition.partition_index: (partition.offset, partition.error_code == 0) for partition in partitions
+    } == expected
+    assert {int(partition.error_code) for partition in partitions} == {ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION}
     assert sorted(handler.timestamps) == sorted([5, *(-number for number in known if number)])
     if version >= 4:
-        assert {one.leader_epoch for one in partitions if not one.error_code} == {7}
-        assert {one.leader_epoch for one in partitions if one.error_code} == {-1}
+        assert {partition.leader_epoch for partition in partitions if not partition.error_code} == {7}
+        assert {partition.leader_epoch for partition in partitions if partition.error_code} == {-1}
 
 
 @pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
 def test_a_partition_that_is_named_twice_is_refused(version: int) -> None:
     partitions = listed(ScriptedListOffsets(), version, [(1, -1), (2, -1), (1, -2)])
-    assert [(one.partition_index, int(one.error_code)) for one in partitions] == [
+    assert [(partition.partition_index, int(partition.error_code)) for partition in partitions] == [
         (1, ErrorCode.INVALID_REQUEST),
         (2, ErrorCode.NONE),
         (1, ErrorCode.INVALID_REQUEST),

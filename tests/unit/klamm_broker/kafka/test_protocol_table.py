@@ -18,7 +18,7 @@ def named() -> dict[int, protocol_table.Range]:
     request = request_of(ApiKey.API_VERSIONS, 4, fields)
     answer = b"".join(bytes(part) for part in api_versions(request, 1, "cluster", 1).parts())
     message, _ = entity_reader(response_schema(ApiKey.API_VERSIONS, 4))(memoryview(answer), 0)
-    return {one.api_key: (one.min_version, one.max_version) for one in message.api_keys}
+    return {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in message.api_keys}
 
 
 def test_the_page_lists_the_api_versions_that_clients_are_told() -> None:

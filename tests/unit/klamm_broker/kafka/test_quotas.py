@@ -51,11 +51,11 @@ def fields_of(entity: QuotaEntity) -> list[dict[str, str | None]]:
 
 
 def entity_in(parts: Any) -> QuotaEntity:
-    return tuple((one.entity_type, one.entity_name) for one in parts)
+    return tuple((part.entity_type, part.entity_name) for part in parts)
 
 
 def describe(*components: tuple[str, int, str | None]) -> Any:
-    asked = [dict(zip(("entity_type", "match_type", "match"), one, strict=True)) for one in components]
+    asked = [dict(zip(("entity_type", "match_type", "match"), component, strict=True)) for component in components]
     handle = QuotaApis(None, lambda: IMAGE).describe
     fields = {"components": asked, "strict": False}
     return asyncio.run(answer_of(handle, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, fields))
@@ -76,15 +76,15 @@ def alter(controller: Controller) -> list[tuple[QuotaEntity, ErrorCode, str | No
         "validate_only": True,
     }
     answer = asyncio.run(answer_of(QuotaApis(controller, lambda: IMAGE).alter, ApiKey.ALTER_CLIENT_QUOTAS, 1, wanted))
-    return [(entity_in(one.entity), ErrorCode.of(one.error_code), one.error_message) for one in answer.entries]
+    return [(entity_in(entry.entity), ErrorCode.of(entry.error_code), entry.error_message) for entry in answer.entries]
 
 
 def test_quotas_are_described_from_the_brokers_metadata() -> None:
-    assert {entity_in(one.entity): {v.key: v.value for v in one.values} for one in describe().entries} == {
+    assert {entity_in(entry.entity): {v.key: v.value for v in entry.values} for entry in describe().entries} == {
         ALICE: {"producer_byte_rate": 7, "request_percentage": 0.5},
         DEFAULT: {"producer_byte_rate": 8},
     }
-    assert [entity_in(one.entity) for one in describe(("client-id", 1, None)).entries] == [DEFAULT]
+    assert [entity_in(entry.entity) for entry in describe(("client-id", 1, None)).entries] == [DEFAULT]
     assert describe(("ip", 2, None)).entries == ()
 
 
@@ -101,7 +101,7 @@ def test_quota_changes_are_sent_to_the_controller_and_get_its_results() -> None:
     assert alter(controller) == [(ALICE, ErrorCode.INVALID_REQUEST, "why"), (DEFAULT, ErrorCode.NONE, None)]
     (asked,) = controller.asked
     assert asked.validate_only
-    assert [entity_of(one.entity) for one in asked.alterations] == [ALICE, DEFAULT]
+    assert [entity_of(alteration.entity) for alteration in asked.alterations] == [ALICE, DEFAULT]
     (rate, share) = asked.alterations[0].operations
     assert (rate.key, rate.value) == ("producer_byte_rate", 5.0)
     assert (share.key, share.HasField("value")) == ("request_percentage", False)

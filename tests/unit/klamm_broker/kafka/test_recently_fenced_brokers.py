@@ -62,7 +62,7 @@ def test_a_fenced_broker_is_listed_for_a_session_timeout_and_coordinates_nothing
     assert world.listed() == [1, 2, 3]
     world.change(2, fenced=True)
     assert world.listed() == [1, 2, 3]
-    assert [one.broker_id for one in world.view.brokers()] == [1, 3]
+    assert [broker.broker_id for broker in world.view.brokers()] == [1, 3]
     world.now_ms += LISTED_MS - 1
     # Another change of the brokers does not prolong the time.
     world.change(3, fenced=True)

@@ -29,7 +29,7 @@ class CreatingController:
 
     async def change(self, rpc: Any, request: Any, *, timeout_ms: int) -> Any:
         if rpc.__name__ == "create_topics":
-            created = [controller_pb2.CreatedTopic(name=one.name) for one in request.topics]
+            created = [controller_pb2.CreatedTopic(name=topic.name) for topic in request.topics]
             return controller_pb2.CreateTopicsResponse(topics=created)
         assert rpc.__name__ == "delete_topics"
         results = [controller_pb2.NamedResult(name=name) for name in request.topics]
@@ -144,9 +144,9 @@ def test_only_the_metadata_log_has_a_quorum() -> None:
     answer = asyncio.run(answer_of(handle, ApiKey.DESCRIBE_QUORUM, 2, {"topics": topics}))
     assert answer.error_code == ErrorCode.NONE
     assert [
-        (topic.topic_name, one.partition_index, int(one.error_code))
+        (topic.topic_name, partition.partition_index, int(partition.error_code))
         for topic in answer.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ] == [("__cluster_metadata", 0, 3), ("a", 3, 3)]
 
 
@@ -158,7 +158,7 @@ def test_a_topic_with_a_config_without_value_is_not_created() -> None:
     fields = {"topics": [wanted("a", None), wanted("b", "1")], "timeout": 1_000, "validate_only": False}
     handle = TopicApis(CreatingController(), TOPIC_IDS).create_topics
     answer = asyncio.run(answer_of(handle, ApiKey.CREATE_TOPICS, 4, fields))
-    assert {one.name: ErrorCode.of(one.error_code) for one in answer.topics} == {
+    assert {topic.name: ErrorCode.of(topic.error_code) for topic in answer.topics} == {
         "a": ErrorCode.INVALID_CONFIG,
         "b": ErrorCode.NONE,
     }
@@ -169,7 +169,7 @@ def test_a_topic_deletion_with_both_or_neither_of_name_and_id_is_refused() -> No
     topics = [{"name": "a", "topic_id": None}, {"name": "b", "topic_id": some_id}, {"name": None, "topic_id": None}]
     handle = TopicApis(CreatingController(), TOPIC_IDS).delete_topics
     answer = asyncio.run(answer_of(handle, ApiKey.DELETE_TOPICS, 6, {"topics": topics, "timeout": 1_000}))
-    assert {(one.name, one.topic_id): ErrorCode.of(one.error_code) for one in answer.responses} == {
+    assert {(response.name, response.topic_id): ErrorCode.of(response.error_code) for response in answer.responses} == {
         ("a", None): ErrorCode.NONE,
         ("b", some_id): ErrorCode.INVALID_REQUEST,
         (None, None): ErrorCode.INVALID_REQUEST,

@@ -35,7 +35,10 @@ def deleted(message: Any) -> messages.Fields:
     """Returns the answer to a DeleteRecords."""
     return {
         "topics": [
-            {"name": topic.name, "partitions": [{"partition_index": one.partition_index} for one in topic.partitions]}
+            {
+                "name": topic.name,
+                "partitions": [{"partition_index": partition.partition_index} for partition in topic.partitions],
+            }
             for topic in message.topics
         ]
     }
@@ -46,9 +49,12 @@ def test_the_parts_have_all_items_once_and_in_their_order(sizes: list[int]) -> N
     whole = delete_records(sizes)
     parts = list(parts_of(ApiKey.DELETE_RECORDS, whole))
     assert all(part.timeout == whole.timeout for part in parts)
-    named = [[(topic.name, one.partition_index) for topic in part.topics for one in topic.partitions] for part in parts]
+    named = [
+        [(topic.name, partition.partition_index) for topic in part.topics for partition in topic.partitions]
+        for part in parts
+    ]
     assert [one for part in named for one in part] == [
-        (topic.name, one.partition_index) for topic in whole.topics for one in topic.partitions
+        (topic.name, partition.partition_index) for topic in whole.topics for partition in topic.partitions
     ]
     assert [topic.name for topic in whole.topics] == list(
         dict.fromkeys(topic.name for part in parts for topic in part.topics)
@@ -104,7 +110,11 @@ def test_results_of_items_without_items_are_not_joined(topics: int) -> None:
     fields = {"resources": resources, "include_synonyms": False, "include_documentation": False}
     whole = decoded(ApiKey.DESCRIBE_CONFIGS, fields)
     answers = [
-        {"results": [{"error_code": 0, "resource_name": one.resource_name, "configs": []} for one in part.resources]}
+        {
+            "results": [
+                {"error_code": 0, "resource_name": resource.resource_name, "configs": []} for resource in part.resources
+            ]
+        }
         for part in parts_of(ApiKey.DESCRIBE_CONFIGS, whole)
     ]
     assert len(joined_answer(ApiKey.DESCRIBE_CONFIGS, whole, answers)["results"]) == PART_ITEMS + 1

@@ -38,9 +38,9 @@ def test_a_client_that_has_logged_in_is_served(run: Run, login: Callable[[Client
         world = World()
         async with world.opened() as authenticator:
             client = await Client.of(authenticator)
-            await until(lambda: len(world.room) == 1)
+            await until(lambda: len(world.limit) == 1)
             assert await login(client) == 0
-            assert len(world.room) == 0
+            assert len(world.limit) == 0
             assert await client.is_served()
             assert await client.is_served(b"x" * (REQUEST_MAX_BYTES - 100))
 
@@ -117,13 +117,13 @@ def test_the_audit_has_clients_that_break_off_their_login(run: Run) -> None:
         await told.auditor.close()
 
     run(scenario())
-    found = [(one["auth_protocol"], one["status_detail"]) for one in told.events]
+    found = [(event["auth_protocol"], event["status_detail"]) for event in told.events]
     assert found == [
         ("", "HEARTBEAT before SaslHandshake"),
         ("PLAIN", "METADATA during the login"),
         ("", "the login took longer than authentication.timeout.ms=1000"),
     ]
-    assert {one["src_endpoint"]["ip"] for one in told.events} == {"127.0.0.1"}
+    assert {event["src_endpoint"]["ip"] for event in told.events} == {"127.0.0.1"}
 
 
 @both_loops
@@ -214,13 +214,13 @@ def test_one_address_has_a_bounded_number_of_connections_without_a_login(
             good = await Client.of(authenticator, dialler)
             assert await good.by_plain() == 0
             waiting = [await Client.of(authenticator, dialler) for _ in range(3)]
-            await until(lambda: len(world.room) == 3)
+            await until(lambda: len(world.limit) == 3)
             with contextlib.suppress(OSError):
                 assert await (await Client.of(authenticator, dialler)).is_cut_off()
             assert await waiting[0].by_plain() == 0
-            await until(lambda: len(world.room) == 2)
+            await until(lambda: len(world.limit) == 2)
             waiting[1].writer.close()
-            await until(lambda: len(world.room) == 1)
+            await until(lambda: len(world.limit) == 1)
             assert await (await Client.of(authenticator, dialler)).by_plain() == 0
             assert await good.is_served()
 
@@ -292,7 +292,7 @@ def test_over_tls_the_principal_is_that_of_the_login_and_not_of_the_certificate(
     async def scenario() -> None:
         tls_world = TlsWorld(tmp_path)
         tls = tls_world.clients(ssl_client_auth="required")
-        tls = TlsClients(tls.context, tls._rules, timeout_ms=tls.timeout_ms, room=tls.room, names_clients=False)
+        tls = TlsClients(tls.context, tls._rules, timeout_ms=tls.timeout_ms, limit=tls.limit, names_clients=False)
         gate = Gate(StandardAuthorizer(super_users=[], allow_everyone_if_no_acl_found=False), AclIndex)
         async with World().opened(handle, tls=tls, gate=gate) as authenticator:
             client = await Client.of(authenticator, tls_world.dialler(certificates.client("carol")))

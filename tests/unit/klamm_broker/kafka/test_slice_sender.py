@@ -90,7 +90,7 @@ def test_a_tls_client_that_stops_reading_holds_little_memory_and_blocks_no_other
             for number in range(2, 400):
                 writer.write(frame(number, b"quick"))
                 assert await answer_to(reader) == (number, b"quick")
-            held = [one._transport.get_write_buffer_size() for one in served.listener._connections]
+            held = [connection._transport.get_write_buffer_size() for connection in served.listener._connections]
             assert max(held) <= WRITE_BUFFER_BYTES + 2 * SLICE_BYTES
             transport.abort()
             writer.close()

@@ -191,7 +191,7 @@ def test_a_wrong_certificate_is_logged_once_and_takes_no_connection_slot(
             writer.close()
 
     run(scenario())
-    told = [one.getMessage() for one in caplog.records if "handshake" in one.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "handshake" in record.getMessage()]
     assert len(told) == 1
     assert re.search(
         rf"a TLS handshake of 127\.0\.0\.1 failed at the Kafka listener 127\.0\.0\.1:\d+: {reason}", told[0]
@@ -219,7 +219,7 @@ def test_plaintext_at_a_tls_listener_gets_no_answer_and_is_logged_with_the_port(
                 await until(lambda: not served.listener._acceptors[0]._under_way)
 
     run(scenario())
-    told = [one.getMessage() for one in caplog.records]
+    told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
     assert re.fullmatch(
         rf"{protocol} from 127\.0\.0\.1 connected to the Kafka listener 127\.0\.0\.1:\d+: the listener accepts TLS only"
@@ -285,7 +285,7 @@ def test_a_listener_closes_in_the_middle_of_a_handshake(world: TlsWorld, run: Ru
         async with opened(world.clients()) as served:
             with socket.create_connection(("127.0.0.1", served.port)):
                 await until(lambda: bool(served.listener._acceptors[0]._under_way))
-        assert served.listener._room._taken == 0
+        assert served.listener._limit._taken == 0
 
     run(scenario())
 
@@ -299,7 +299,7 @@ def test_a_tls_client_at_a_plaintext_listener_is_logged_once(world: TlsWorld, ca
                 assert await refused(served, world.dialler())
 
     asyncio.run(scenario())
-    (told,) = [one.getMessage() for one in caplog.records]
+    (told,) = [record.getMessage() for record in caplog.records]
     assert re.search(
         r"a TLS client from 127\.0\.0\.1 connected to the Kafka listener 127\.0\.0\.1:\d+: .* without TLS", told
     )

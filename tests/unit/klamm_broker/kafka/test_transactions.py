@@ -93,7 +93,7 @@ def offsets_of(*topics: dict[str, Any]) -> dict[str, Any]:
 
 def committed(request: Any) -> pb.TxnOffsetCommitResponse:
     return pb.TxnOffsetCommitResponse(
-        partitions=[PartitionResult(topic=one.topic, partition=one.partition) for one in request.offsets]
+        partitions=[PartitionResult(topic=offset.topic, partition=offset.partition) for offset in request.offsets]
     )
 
 
@@ -104,7 +104,7 @@ def test_offsets_are_committed_by_topic_id_from_version_6_on() -> None:
     handle = transactions_of(coordinators).txn_offset_commit
     answer = asyncio.run(answer_of(handle, ApiKey.TXN_OFFSET_COMMIT, 6, fields))
     ((_, asked),) = coordinators.asked
-    assert [(one.topic, one.partition, one.offset) for one in asked.offsets] == [("flights", 0, 5)]
+    assert [(offset.topic, offset.partition, offset.offset) for offset in asked.offsets] == [("flights", 0, 5)]
     codes = [(topic.topic_id, int(topic.partitions[0].error_code)) for topic in answer.topics]
     assert codes == [(FLIGHTS, ErrorCode.NONE), (UNKNOWN, ErrorCode.UNKNOWN_TOPIC_ID)]
 
@@ -139,12 +139,12 @@ def test_partitions_of_several_transactions_are_added_or_verified(version: int) 
     answer = asyncio.run(answer_of(handle, ApiKey.ADD_PARTITIONS_TO_TXN, version, {"transactions": asked}))
     assert answer.error_code == ErrorCode.NONE
     codes = {
-        one.transactional_id: [
+        result.transactional_id: [
             (topic.name, part.partition_index, int(part.partition_error_code))
-            for topic in one.topic_results
+            for topic in result.topic_results
             for part in topic.results_by_partition
         ]
-        for one in answer.results_by_transaction
+        for result in answer.results_by_transaction
     }
     assert codes == {
         "add": [("a", 0, 0), ("a", 1, 0), ("b", 0, 0)],
@@ -190,7 +190,7 @@ def test_transactions_are_listed_by_a_pattern_of_their_ids(version: int, pattern
     fields |= {"state_filters": ["Ongoing", "Nonsense"], "producer_id_filters": []}
     handle = transactions_of(coordinators).list_transactions
     answer = asyncio.run(answer_of(handle, ApiKey.LIST_TRANSACTIONS, version, fields))
-    assert [one.transactional_id for one in answer.transaction_states] == ["orders-1"]
+    assert [transaction_state.transactional_id for transaction_state in answer.transaction_states] == ["orders-1"]
     assert answer.unknown_state_filters == ("Nonsense",)
     ((_, asked),) = coordinators.asked
     assert asked.transactional_id_pattern == pattern
@@ -231,7 +231,8 @@ def test_offsets_add_their_group_to_the_transaction_from_version_5_on(
 ) -> None:
     def commit(request: Any) -> pb.TxnOffsetCommitResponse:
         results = [
-            PartitionResult(topic=one.topic, partition=one.partition, error_code=code) for one in request.offsets
+            PartitionResult(topic=offset.topic, partition=offset.partition, error_code=code)
+            for offset in request.offsets
         ]
         return pb.TxnOffsetCommitResponse(partitions=results)
 

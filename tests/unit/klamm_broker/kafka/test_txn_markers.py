@@ -27,12 +27,12 @@ def written(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
             producer_id=marker.producer_id,
             partitions=[
                 PartitionResult(
-                    topic=one.topic,
+                    topic=topic.topic,
                     partition=number,
                     error_code=codes.get(number, ErrorCode.NOT_LEADER_OR_FOLLOWER),
                 )
-                for one in marker.topics
-                for number in one.partitions
+                for topic in marker.topics
+                for number in topic.partitions
             ],
         )
         for marker in request.markers
@@ -52,7 +52,10 @@ class ScriptedMarkers:
         self.given += markers
         not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return [
-            [MarkedPartition(*one, not_leader if one.partition else ErrorCode.NONE) for one in marker.partitions]
+            [
+                MarkedPartition(*partition, not_leader if partition.partition else ErrorCode.NONE)
+                for partition in marker.partitions
+            ]
             for marker in markers
         ]
 

@@ -45,8 +45,8 @@ def describe(names: list[str] | None) -> list[tuple[str, ErrorCode, list[int]]]:
     answer = asyncio.run(answer_of(handle, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, fields))
     assert answer.error_code == ErrorCode.NONE
     return [
-        (one.user, ErrorCode.of(one.error_code), [info.mechanism for info in one.credential_infos])
-        for one in answer.results
+        (result.user, ErrorCode.of(result.error_code), [info.mechanism for info in result.credential_infos])
+        for result in answer.results
     ]
 
 
@@ -60,7 +60,7 @@ def alter(controller: Controller) -> list[tuple[str, ErrorCode, str | None]]:
     }
     handle = UserApis(controller, lambda: USERS).alter_scram_credentials
     answer = asyncio.run(answer_of(handle, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted))
-    return [(one.user, ErrorCode.of(one.error_code), one.error_message) for one in answer.results]
+    return [(result.user, ErrorCode.of(result.error_code), result.error_message) for result in answer.results]
 
 
 def test_all_users_are_described_from_the_brokers_metadata() -> None:
@@ -80,8 +80,11 @@ def test_credential_changes_are_sent_to_the_controller_and_get_its_results() -> 
     controller = Controller(pb.AlterUserScramCredentialsResponse(results=[refused, pb.NamedResult(name="new")]))
     assert alter(controller) == [("old", ErrorCode.RESOURCE_NOT_FOUND, "why"), ("new", ErrorCode.NONE, None)]
     (asked,) = controller.asked
-    assert [(one.name, one.mechanism) for one in asked.deletions] == [("old", 2)]
-    assert [(one.name, one.mechanism, one.iterations, one.salt, one.salted_password) for one in asked.upsertions] == [
+    assert [(deletion.name, deletion.mechanism) for deletion in asked.deletions] == [("old", 2)]
+    assert [
+        (upsertion.name, upsertion.mechanism, upsertion.iterations, upsertion.salt, upsertion.salted_password)
+        for upsertion in asked.upsertions
+    ] == [
         ("new", 1, 5000, b"s", b"p"),
         ("old", 1, 4096, b"t", b"q"),
     ]

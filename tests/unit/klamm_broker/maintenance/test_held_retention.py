@@ -155,7 +155,7 @@ def test_a_bound_deletes_unread_records_and_says_so(
     with caplog.at_level(logging.WARNING):
         assert leader.check(answer) == COUNT
     assert unread() - before == COUNT - (3 if answer else 0)
-    (line,) = [one.getMessage() for one in caplog.records]
+    (line,) = [record.getMessage() for record in caplog.records]
     assert f"partition={NAME}" in line
     assert line.endswith(reader)
 

@@ -198,7 +198,7 @@ def test_a_follower_is_repaired_from_its_leader(broker: Broker, caplog) -> None:
         broker.scrub()
     assert broker.is_equal()
     broker.log.check_invariants()
-    assert [one.state for one in broker.damages] == [DamageState.REPAIRED] * 2
+    assert [damage.state for damage in broker.damages] == [DamageState.REPAIRED] * 2
     assert set(broker.asked) == {(2, False)}
     assert not broker.resigned
     assert broker.path(2).name in caplog.text
@@ -300,7 +300,7 @@ def test_a_damaged_index_is_rebuilt_without_asking_another_replica(broker: Broke
 def test_wrong_leader_epochs_in_the_cache_are_dismissed_as_no_damage(broker: Broker) -> None:
     broker.log.epochs.assign(1, 30)
     broker.scrub()
-    assert {one.state for one in broker.damages} == {DamageState.DISMISSED}
+    assert {damage.state for damage in broker.damages} == {DamageState.DISMISSED}
     assert broker.is_equal()
     assert not list(Path(broker.log.directory).glob("*.cleaned"))
 

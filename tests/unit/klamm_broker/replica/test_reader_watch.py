@@ -357,7 +357,7 @@ def fetched(rig: Rig, reader: WatchedReader, terms: ReaderTerms = UNCOMMITTED) -
     """Fetches once. Returns the partitions that were read, and those that the answer has."""
     turn = ReaderContext(reader)
     found = rig.reader.locate(turn.cursors(terms), ROOM, terms, wanted_bytes=WANTED)
-    read = [str(one.topic_partition) for one in found.answers]
+    read = [str(answer.topic_partition) for answer in found.answers]
     return read, [str(one.topic_partition) for one in turn.select(found.answers)]
 
 
@@ -371,7 +371,7 @@ def reader_of(rig: Rig) -> WatchedReader:
 
 def test_partitions_without_changes_are_not_read_again(rig: Rig) -> None:
     reader = reader_of(rig)
-    everything = [str(one.topic_partition) for one in rig.partitions]
+    everything = [str(partition.topic_partition) for partition in rig.partitions]
     assert fetched(rig, reader) == (everything, everything)
     assert fetched(rig, reader) == ([], [])
     rig.append(rig.partitions[2])

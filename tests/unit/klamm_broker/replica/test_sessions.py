@@ -385,7 +385,9 @@ def follower_session(quota: ReplicationQuota | None = None) -> FollowerSession:
 def named(session: FollowerSession) -> list[tuple[int, int, int]]:
     """Returns partitions, epochs and offsets of the next request."""
     request = session.next_request(broker_epoch=FOLLOWER, now_ms=0)
-    return [(one.partition, one.current_leader_epoch, one.fetch_offset) for one in request.positions]
+    return [
+        (position.partition, position.current_leader_epoch, position.fetch_offset) for position in request.positions
+    ]
 
 
 def header_about(*numbers: int) -> ReplicaFetchHeader:

@@ -72,10 +72,10 @@ def test_produces_that_wait_for_a_sync_share_the_next_one(tmp_path: Path) -> Non
         disk.goes_on.release()
         assert (await first)[0].error_code is ErrorCode.NONE
         assert broker.partition.high_watermark == 1
-        assert not any(one.done() for one in others)
+        assert not any(other.done() for other in others)
         disk.goes_on.release()
-        answers = [(await one)[0] for one in others]
-        assert [(one.error_code, one.base_offset) for one in answers] == [(0, 1), (0, 2), (0, 3), (0, 4)]
+        answers = [(await other)[0] for other in others]
+        assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 1), (0, 2), (0, 3), (0, 4)]
         assert (broker.partition.high_watermark, disk.sync_count) == (5, 2)
         broker.close()
 
@@ -106,8 +106,8 @@ def test_a_failed_sync_acknowledges_nothing(tmp_path: Path) -> None:
         produces = [begin(broker, acks) for acks in (1, ACKS_ALL)]
         disk.error = OSError(errno.EIO, os.strerror(errno.EIO))
         disk.goes_on.release()
-        answers = [(await one)[0] for one in produces]
-        assert [one.error_code for one in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+        answers = [(await produce)[0] for produce in produces]
+        assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
         assert broker.partition.high_watermark == 0
         broker.close()
 

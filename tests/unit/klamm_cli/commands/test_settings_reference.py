@@ -81,8 +81,8 @@ def test_the_documentation_of_a_setting_ends_with_a_full_stop(owner: str) -> Non
 
 def test_configs_docs_prints_json_with_the_settings_of_the_page():
     sections = KlammCommand("127.0.0.1:1").ok("configs", "docs", "--json").document
-    assert {one["name"] for one in sections["Topics"]} == set(TOPIC_CONFIGS)
-    names = {one["name"] for settings in sections.values() for one in settings}
+    assert {section["name"] for section in sections["Topics"]} == set(TOPIC_CONFIGS)
+    names = {setting["name"] for settings in sections.values() for setting in settings}
     assert names == set(re.findall(r"^\| `([^`]+)`", PAGE.read_text(), re.MULTILINE))
-    (segment,) = [one for one in sections["Topics"] if one["name"] == "segment.bytes"]
+    (segment,) = [section for section in sections["Topics"] if section["name"] == "segment.bytes"]
     assert (segment["default"], segment["follows"]) == ("1073741824", ["log.segment.bytes"])

@@ -24,12 +24,12 @@ def check(**changes):
 
 
 def texts(checked, level):
-    return [each.text for each in checked.findings if each.level is level]
+    return [finding.text for finding in checked.findings if finding.level is level]
 
 
 def test_a_valid_config_file_has_no_problem():
     checked = check()
-    assert [(each.level, each.text) for each in checked.findings] == [(Level.OK, "f: 6 settings of a broker")]
+    assert [(finding.level, finding.text) for finding in checked.findings] == [(Level.OK, "f: 6 settings of a broker")]
     assert checked.config.node_id == 4
 
 
@@ -45,7 +45,7 @@ def test_the_service_of_a_config_file_is_recognized_by_its_settings(properties, 
 
 
 def test_an_unknown_name_is_a_problem_with_the_nearest_one():
-    (found,) = [each for each in check(min_insnc_replicas="2").findings if each.level is Level.PROBLEM]
+    (found,) = [finding for finding in check(min_insnc_replicas="2").findings if finding.level is Level.PROBLEM]
     assert found.text == "f: a broker has no setting min.insnc.replicas, and does not start with it"
     assert found.advice == "write min.insync.replicas"
     assert check(zzzzzz="1").findings[0].advice == "remove it"
@@ -89,7 +89,7 @@ def test_configs_of_kafka_without_effect_are_a_warning_for_each_reason():
     ],
 )
 def test_a_name_of_old_versions_of_kafka_is_a_problem_with_the_right_one(name, advice):
-    (found,) = [each for each in check(**{name: "1"}).findings if each.level is Level.PROBLEM]
+    (found,) = [finding for finding in check(**{name: "1"}).findings if finding.level is Level.PROBLEM]
     assert (found.text, found.advice) == (f"f: a broker has no setting {name}, and does not start with it", advice)
 
 

@@ -18,7 +18,7 @@ PROBLEM, WARNING, OK = Level.PROBLEM, Level.WARNING, Level.OK
 
 
 def levels(findings):
-    return [each.level for each in findings]
+    return [finding.level for finding in findings]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def check(settings=None, data_dirs=None, **changes):
 
 
 def texts(findings, level):
-    return [each.text for each in findings if each.level is level]
+    return [finding.text for finding in findings if finding.level is level]
 
 
 def test_a_healthy_cluster_has_one_finding_that_says_so():
@@ -132,7 +132,7 @@ def test_servers_without_a_fault_have_no_problem():
     ],
 )
 def test_each_fault_of_a_server_is_reported(bad, level, said):
-    found = [each for each in check_servers([answer(**bad)], ["h1"]) if each.level is not OK]
+    found = [check_server for check_server in check_servers([answer(**bad)], ["h1"]) if check_server.level is not OK]
     assert levels(found) == [level]
     assert said in found[0].text
 

@@ -20,7 +20,7 @@ def problems_of_keys(directory: Path, stores: certificates.Stores) -> list[str]:
     path = directory / "broker.properties"
     path.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
     findings, _ = check_local([str(path)], [])
-    return [each.text for each in findings if each.check == "keys" and each.level is Level.PROBLEM]
+    return [finding.text for finding in findings if finding.check == "keys" and finding.level is Level.PROBLEM]
 
 
 def test_a_private_key_that_other_users_may_read_is_a_problem(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Admin:
 
 
 def levels(users: set[str], acls: list[AclBinding]) -> list[Level]:
-    return [each.level for each in check_users(users, acls)]
+    return [check_user.level for check_user in check_users(users, acls)]
 
 
 def test_users_without_an_acl_are_named() -> None:
@@ -52,7 +52,7 @@ def test_users_who_all_have_an_acl_are_no_problem() -> None:
 
 def test_super_users_need_no_acl() -> None:
     admin: Any = Admin({"alice", "root"})
-    assert [each.level for each in check_rights(admin, 1_000)] == [Level.OK]
+    assert [check_right.level for check_right in check_rights(admin, 1_000)] == [Level.OK]
 
 
 def test_without_an_authorizer_the_rights_of_users_are_not_checked() -> None:

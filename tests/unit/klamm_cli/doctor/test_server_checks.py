@@ -14,7 +14,9 @@ def found(*has_authorizer: bool | None) -> list[Finding]:
         ProbeAnswer(target=ProbeTarget(name=f"broker {number}", host="localhost", port=1), has_authorizer=each)
         for number, each in enumerate(has_authorizer, start=1)
     ]
-    return [each for each in check_servers(answers, ["localhost"]) if each.check == "authorization"]
+    return [
+        check_server for check_server in check_servers(answers, ["localhost"]) if check_server.check == "authorization"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -43,5 +45,7 @@ def test_servers_in_a_security_migration_are_named() -> None:
         ProbeAnswer(target=ProbeTarget(name=f"broker {number}", host="localhost", port=1), is_migrating=number == 2)
         for number in (1, 2)
     ]
-    (found,) = [each for each in check_servers(answers, ["localhost"]) if each.check == "migration"]
+    (found,) = [
+        check_server for check_server in check_servers(answers, ["localhost"]) if check_server.check == "migration"
+    ]
     assert (found.level, found.text) == (Level.WARNING, "security.migration.enable is on at broker 2")

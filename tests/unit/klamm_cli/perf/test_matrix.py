@@ -13,8 +13,8 @@ ONE = {"acks": "all", "batch_sizes": "16384", "compression": "none", "fsync": "n
 def test_every_combination_is_a_cell_and_fsync_changes_last():
     cells = parse_cells(acks="all,1", batch_sizes="16384,262144", compression="none, zstd", fsync="no,yes")
     assert len(cells) == 16
-    assert [each.compression for each in cells[:4]] == ["none", "zstd", "none", "zstd"]
-    assert [each.fsync for each in cells] == [False] * 8 + [True] * 8
+    assert [cell.compression for cell in cells[:4]] == ["none", "zstd", "none", "zstd"]
+    assert [cell.fsync for cell in cells] == [False] * 8 + [True] * 8
 
 
 def test_a_value_that_is_named_twice_is_measured_once():

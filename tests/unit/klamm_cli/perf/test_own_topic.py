@@ -23,7 +23,7 @@ class Topics:
         self._deletes = deletes
 
     def create_topics(self, topics):
-        self.topics.update({each.name: each for each in topics})
+        self.topics.update({topic.name: topic for topic in topics})
 
     def delete_topics(self, names):
         if not self._deletes:

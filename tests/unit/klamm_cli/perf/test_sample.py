@@ -24,10 +24,10 @@ def test_the_bytes_of_a_count_are_those_of_the_records_in_turn():
 @pytest.mark.parametrize("size_bytes", [1, 100, 1_000_000])
 def test_made_values_have_the_size_and_compress_like_text(size_bytes):
     sample = made_sample(size_bytes, random.Random(1))
-    assert {len(each.value or b"") for each in sample.records} == {size_bytes}
-    assert {each.key for each in sample.records} == {None}
+    assert {len(record.value or b"") for record in sample.records} == {size_bytes}
+    assert {record.key for record in sample.records} == {None}
     assert sample.total_bytes <= BYTES_MAX
-    whole = b"".join(each.value or b"" for each in sample.records)[:1_000_000]
+    whole = b"".join(record.value or b"" for record in sample.records)[:1_000_000]
     assert 0.5 < len(zlib.compress(whole)) / len(whole) < 0.75
 
 

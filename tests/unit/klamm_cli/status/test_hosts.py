@@ -19,8 +19,8 @@ def test_a_host_is_a_failure_domain_and_an_address() -> None:
         server(4, host="c", rack="rack-1"),
         server(5, host="d", rack="rack-1"),
     ]
-    assert [each.ids for each in hosts_of(brokers)] == ["1,3", "2", "4", "5"]
+    assert [host.ids for host in hosts_of(brokers)] == ["1,3", "2", "4", "5"]
 
 
 def test_brokers_without_a_rack_are_not_joined() -> None:
-    assert [each.ids for each in hosts_of([server(1), server(2)])] == ["1", "2"]
+    assert [host.ids for host in hosts_of([server(1), server(2)])] == ["1", "2"]

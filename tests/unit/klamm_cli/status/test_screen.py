@@ -24,9 +24,7 @@ def test_brokers_are_shown_with_their_leaders_and_out_of_sync_replicas(facts):
         cluster={"brokers": (server(1), server(2, fenced=True), server(3, in_controlled_shutdown=True, rack="b"))},
         topics={"orders": topic("orders", partition(0, isr=(1, 3)), partition(1, leader=3, isr=(1, 2, 3)))},
     )
-    shown = [
-        (each["state"], each["leaders"], each["replicas"], each["out_of_sync"]) for each in rows(described, "brokers")
-    ]
+    shown = [(row["state"], row["leaders"], row["replicas"], row["out_of_sync"]) for row in rows(described, "brokers")]
     assert shown == [("live", 1, 2, 0), ("fenced", 0, 2, 1), ("shutting down", 1, 2, 0)]
 
 
@@ -38,7 +36,7 @@ def test_controllers_are_shown_even_if_the_quorum_is_unknown(facts):
 def test_only_the_groups_with_the_most_lag_are_on_the_screen(facts):
     groups = [GroupLag(group_id=f"g{n}", type="classic", state="Stable", lag=n, partitions=1) for n in range(40, 0, -1)]
     described = facts(groups=groups, groups_left_out=3)
-    assert [each["lag"] for each in rows(described, "groups")] == list(range(40, 30, -1))
+    assert [row["lag"] for row in rows(described, "groups")] == list(range(40, 30, -1))
     assert "groups 43, behind 40, 3 not looked at" in summary(described)
 
 
@@ -46,7 +44,7 @@ def test_unknown_facts_are_not_shown(facts):
     described = facts(topics=None, groups=None, open_transactions=None, hanging=None)
     assert summary(described) == []
     assert document(described, [])["topics"] is None
-    assert [each["leaders"] for each in rows(described, "brokers")] == [None, None, None]
+    assert [row["leaders"] for row in rows(described, "brokers")] == [None, None, None]
     assert summary(facts(hanging=None))[1] == "transactions open 0, hanging not looked for"
 
 

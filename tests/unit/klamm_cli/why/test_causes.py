@@ -88,7 +88,7 @@ def evenly(count: int = 4, per_s: float = 100.0, before_per_s: float | None = 10
 
 
 def kinds(found: WhyFacts) -> list[str]:
-    return [one.kind for one in causes(found)]
+    return [cause.kind for cause in causes(found)]
 
 
 @pytest.mark.parametrize(
@@ -287,11 +287,11 @@ def test_a_partition_is_hot_only_if_it_gets_much_more_than_the_others() -> None:
 def test_the_report_has_the_causes_first_and_the_advice_last() -> None:
     found = facts([READ, {**BEHIND, "lost_count": 3}, READ], members=((0,), (1,), (2,)), written=evenly(3))
     reasons = causes(found)
-    assert [one.kind for one in reasons] == ["lost", "slow-member"]
+    assert [reason.kind for reason in reasons] == ["lost", "slow-member"]
     first, *texts = lines(found, reasons)
     assert first.endswith("; all in orders-1")
-    assert texts == [one.text for one in reasons]
-    assert advice(reasons) == [f"do: {one.do}" for one in reasons]
+    assert texts == [reason.text for reason in reasons]
+    assert advice(reasons) == [f"do: {reason.do}" for reason in reasons]
     assert partition_rows(found) == [("orders-1", 9_000, "5 min", 100.0, 100.0, "reader-1")]
     assert member_rows(found)[0] == ("reader-1", "10.0.0.1", 1, 9_000, 100.0)
     printed = document(found, reasons)

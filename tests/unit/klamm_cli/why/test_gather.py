@@ -41,5 +41,5 @@ def test_a_partition_without_records_in_a_time_has_none() -> None:
 def test_the_most_frequent_keys_have_their_share() -> None:
     found = key_sample(TP, Counter({b"a": 70, b"\xff": 20, None: 10}))
     assert (found.record_count, found.keys[0].key, found.keys[0].share) == (100, "a", 0.7)
-    assert [one.key for one in found.keys] == ["a", "\\xff"]
+    assert [key.key for key in found.keys] == ["a", "\\xff"]
     assert key_sample(TP, Counter()).keys == []

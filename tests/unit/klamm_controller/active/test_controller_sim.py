@@ -268,7 +268,9 @@ class Sim:
         for name in self.model.topics:
             assert image.topic_configs(name) == self.model.configs[name]
         credentials = image.scram_credentials.items()
-        assert {(name, one.number): known.iterations for (name, one), known in credentials} == self.model.users
+        assert {
+            (name, credential.number): known.iterations for (name, credential), known in credentials
+        } == self.model.users
         quotas = image.client_quotas.items()
         assert {name: dict(values) for ((_, name),), values in quotas} == self.model.quotas
         live = {broker.broker_id for broker in image.live_brokers()}

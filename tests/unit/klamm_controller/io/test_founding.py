@@ -24,9 +24,9 @@ def test_the_lowest_listed_controller_creates_the_voter_set_if_all_others_are_em
     assert first_voters(ONE, LISTED, {"h2:1": empty(TWO), "h3:1": empty(THREE)}) == ALL
 
 
-@pytest.mark.parametrize("heard", [{}, {"h2:1": empty(TWO)}, {"h3:1": empty(THREE)}])
-def test_the_voter_set_is_not_created_before_all_listed_controllers_answer(heard):
-    assert first_voters(ONE, LISTED, heard) is None
+@pytest.mark.parametrize("introductions", [{}, {"h2:1": empty(TWO)}, {"h3:1": empty(THREE)}])
+def test_the_voter_set_is_not_created_before_all_listed_controllers_answer(introductions):
+    assert first_voters(ONE, LISTED, introductions) is None
 
 
 def test_a_controller_that_is_not_the_lowest_creates_no_voter_set():

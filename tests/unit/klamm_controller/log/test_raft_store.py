@@ -60,8 +60,8 @@ def load(path) -> StoredState:
 def write(path, *persists) -> None:
     store = RaftStore(path)
     store.begin(VOTERS)
-    for each in persists:
-        store.write([each])
+    for persist in persists:
+        store.write([persist])
     store.close()
 
 

@@ -55,11 +55,11 @@ class Acls:
 def described(acls: Acls, wanted: AclBindingFilter) -> list[AclBinding]:
     answer = describe_acls(pb.DescribeAclsRequest(filter=filter_message(wanted)), acls.image)
     assert answer.error_code == ErrorCode.NONE
-    return [binding_of(each) for each in answer.acls]
+    return [binding_of(acl) for acl in answer.acls]
 
 
 def outcomes(results: Sequence[pb.AclCreationResult | pb.DeleteAclsFilterResult]) -> list[tuple[int, str]]:
-    return [(each.error_code, each.error_message) for each in results]
+    return [(result.error_code, result.error_message) for result in results]
 
 
 @given(st.lists(BINDINGS, max_size=8), st.lists(BINDINGS, max_size=8))

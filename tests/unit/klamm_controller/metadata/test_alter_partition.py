@@ -230,7 +230,9 @@ def test_the_parts_of_an_offline_report_name_the_same_replicas_in_order(sizes):
     parts = offline_replicas_parts(ReportOfflineReplicasRequest(broker_id=3, broker_epoch=7, topics=topics))
 
     def replicas(*requests):
-        return [(topic.topic_id, number) for each in requests for topic in each.topics for number in topic.partitions]
+        return [
+            (topic.topic_id, number) for request in requests for topic in request.topics for number in topic.partitions
+        ]
 
     assert replicas(*parts) == replicas(ReportOfflineReplicasRequest(topics=topics))
     assert {(part.broker_id, part.broker_epoch) for part in parts} == {(3, 7)}

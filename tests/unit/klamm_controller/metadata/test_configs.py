@@ -222,7 +222,7 @@ def test_listener_configs_of_a_broker_are_described_and_read_only(cluster):
     cluster.add_broker(1, static_configs={name: "5", "max.connections": "7"})
     (found,) = describe(cluster, BROKER_1, name, synonyms=True).configs
     assert (found.value, found.source, found.read_only) == ("5", CONFIG_SOURCE_STATIC_BROKER, True)
-    assert [(one.name, one.value) for one in found.synonyms] == [
+    assert [(synonym.name, synonym.value) for synonym in found.synonyms] == [
         (name, "5"),
         ("max.connections", "7"),
         ("max.connections", "100000"),
@@ -243,7 +243,7 @@ def test_a_kafka_config_without_effect_is_stored_and_described_only_if_it_is_set
     assert [result.error_code for result in results] == [0, 0]
     assert cluster.image.broker_configs(1) == {RELOGIN: "58000"}
 
-    found = {one.name: one for one in describe(cluster, BROKER_1, docs=True).configs}
+    found = {config.name: config for config in describe(cluster, BROKER_1, docs=True).configs}
     assert set(found) == {*BROKER_CONFIGS, RELOGIN, "num.io.threads", "num.network.threads"}
     relogin = found[RELOGIN]
     assert (relogin.value, relogin.source, relogin.type) == ("58000", CONFIG_SOURCE_DYNAMIC_BROKER, "LONG")
@@ -258,7 +258,7 @@ def test_a_kafka_config_without_effect_is_stored_and_described_only_if_it_is_set
         (RELOGIN, "58000", CONFIG_SOURCE_DYNAMIC_BROKER),
         (RELOGIN, "60000", CONFIG_SOURCE_DEFAULT),
     ]
-    assert [one.name for one in describe(cluster, ALL_BROKERS).configs] == ["num.io.threads"]
+    assert [config.name for config in describe(cluster, ALL_BROKERS).configs] == ["num.io.threads"]
     alter(cluster, (BROKER_1, delete(RELOGIN)))
     assert not describe(cluster, BROKER_1, RELOGIN).configs
 
@@ -311,7 +311,7 @@ def test_a_password_config_without_effect_is_not_stored_in_the_metadata(cluster)
     assert cluster.image.broker_configs(1) == {"sasl.jaas.config": "[hidden]"}
     (found,) = describe(cluster, BROKER_1, "sasl.jaas.config", synonyms=True).configs
     assert (found.value, found.sensitive, found.source) == ("", True, CONFIG_SOURCE_DYNAMIC_BROKER)
-    assert [one.value for one in found.synonyms] == [""]
+    assert [synonym.value for synonym in found.synonyms] == [""]
 
 
 def test_a_config_change_is_validated_against_the_current_value_of_each_broker(cluster):
@@ -338,7 +338,7 @@ def test_unreadable_static_configs_of_a_broker_do_not_block_a_change(cluster):
 
 def synonyms_of(cluster, resource, name):
     (config,) = describe(cluster, resource, name, synonyms=True).configs
-    return [(one.name, one.value, one.source) for one in config.synonyms]
+    return [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
 
 
 def test_a_topics_synonyms_are_listed_by_precedence_down_to_the_default(cluster):

@@ -35,7 +35,7 @@ def elect(cluster, kind, *partitions):
     results = {}
     for part in LeaderElections(request, cluster.logs).parts():
         reply = cluster.apply(part(cluster.image))
-        results.update({(each.topic, each.partition): ErrorCode.of(each.error_code) for each in reply.results})
+        results.update({(result.topic, result.partition): ErrorCode.of(result.error_code) for result in reply.results})
     return results
 
 

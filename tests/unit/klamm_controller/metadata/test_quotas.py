@@ -34,7 +34,7 @@ def alter(cluster, *alterations, validate_only=False):
     """Alters quotas. Returns the error codes by entity."""
     request = AlterClientQuotasRequest(alterations=alterations, validate_only=validate_only)
     results = cluster.apply(handle_alter_client_quotas(request, cluster.image)).results
-    return {entity_of(one.entity): ErrorCode.of(one.error_code) for one in results}
+    return {entity_of(result.entity): ErrorCode.of(result.error_code) for result in results}
 
 
 def test_quotas_are_set_changed_and_removed(cluster):
@@ -113,7 +113,7 @@ def test_an_unchanged_quota_makes_no_record(cluster):
     )
     decision = handle_alter_client_quotas(request, cluster.image)
     assert decision.records == ()
-    assert [one.error_code for one in decision.reply.results] == [0]
+    assert [result.error_code for result in decision.reply.results] == [0]
 
 
 def test_validate_only_checks_quotas_and_changes_nothing(cluster):
@@ -129,8 +129,8 @@ def test_quotas_are_described_by_filter_components(cluster):
     def described(*components, strict=False):
         parts = [QuotaFilterComponent(type=kind, match_type=way, match=name) for kind, way, name in components]
         answer = describe_client_quotas(DescribeClientQuotasRequest(components=parts, strict=strict), cluster.image)
-        assert all(one.values == {"producer_byte_rate": 1000} for one in answer.entries)
-        return ErrorCode.of(answer.error_code) or {entity_of(one.entity) for one in answer.entries}
+        assert all(entry.values == {"producer_byte_rate": 1000} for entry in answer.entries)
+        return ErrorCode.of(answer.error_code) or {entity_of(entry.entity) for entry in answer.entries}
 
     assert described() == {ALICE, ANYBODY, ANY_CLIENT_OF_ALICE}
     assert described(strict=True) == set()

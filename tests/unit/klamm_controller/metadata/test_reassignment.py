@@ -36,7 +36,7 @@ def wanted(replicas, topic="a", number=0):
 def reassign(cluster, *changes, **options):
     request = AlterPartitionReassignmentsRequest(partitions=changes, **options)
     reply = cluster.apply(handle_alter_partition_reassignments(request, cluster.image))
-    return [ErrorCode.of(each.error_code) for each in reply.results]
+    return [ErrorCode.of(result.error_code) for result in reply.results]
 
 
 def state(cluster):
@@ -222,7 +222,7 @@ def test_a_big_reassignment_request_is_split_into_parts():
     request = AlterPartitionReassignmentsRequest(partitions=changes, keep_replication_factor=True)
     parts = reassignment_parts(request)
     assert [len(part.partitions) for part in parts] == [CHANGES_PER_EVENT, 1]
-    assert [each for part in parts for each in part.partitions] == changes
+    assert [partition for part in parts for partition in part.partitions] == changes
     assert all(part.keep_replication_factor for part in parts)
 
 

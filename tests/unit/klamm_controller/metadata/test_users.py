@@ -28,11 +28,11 @@ def deletion(name="alice", mechanism=1):
 def alter(cluster, *changes, secret=SECRET):
     """Alters users. Returns the error codes by user."""
     request = AlterUserScramCredentialsRequest(
-        upsertions=[one for one in changes if isinstance(one, ScramCredentialUpsertion)],
-        deletions=[one for one in changes if isinstance(one, ScramCredentialDeletion)],
+        upsertions=[change for change in changes if isinstance(change, ScramCredentialUpsertion)],
+        deletions=[change for change in changes if isinstance(change, ScramCredentialDeletion)],
     )
     results = cluster.apply(handle_alter_user_scram_credentials(request, cluster.image, secret)).results
-    return {one.name: ErrorCode.of(one.error_code) for one in results}
+    return {result.name: ErrorCode.of(result.error_code) for result in results}
 
 
 def stored(cluster):
@@ -102,8 +102,8 @@ def test_scram_credentials_are_described_without_secrets(cluster):
     def described(*users):
         answer = describe_user_scram_credentials(DescribeUserScramCredentialsRequest(users=users), cluster.image)
         return {
-            one.name: ErrorCode.of(one.error_code) or [(info.mechanism, info.iterations) for info in one.credentials]
-            for one in answer.users
+            user.name: ErrorCode.of(user.error_code) or [(info.mechanism, info.iterations) for info in user.credentials]
+            for user in answer.users
         }
 
     assert described() == {"alice": [(1, 4096)], "bob": [(1, 4096), (2, 8192)]}

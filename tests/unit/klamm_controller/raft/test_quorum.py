@@ -33,6 +33,6 @@ def test_only_the_votes_of_voters_count(voters: set[ReplicaKey], granted: set[Re
 def test_any_two_majorities_overlap_also_after_one_change(voter_count: int) -> None:
     voters = KEYS[:voter_count]
     for changed in (voters, KEYS[: voter_count + 1]):
-        for one in combinations(voters, majority(len(voters))):
+        for combination in combinations(voters, majority(len(voters))):
             for other in combinations(changed, majority(len(changed))):
-                assert set(one) & set(other)
+                assert set(combination) & set(other)

@@ -72,10 +72,10 @@ def call(rpcs: AclsRpcs) -> list[Any]:
 def test_acl_calls_are_handled_with_an_authorizer() -> None:
     gateway: Any = Gateway()
     created, described, checked, deleted = call(AclsRpcs(gateway, random.Random(1), AUTHORIZER))
-    assert [each.error_code for each in created.results] == [ErrorCode.NONE]
-    assert [binding_of(each) for each in described.acls] == [ORDERS]
+    assert [result.error_code for result in created.results] == [ErrorCode.NONE]
+    assert [binding_of(acl) for acl in described.acls] == [ORDERS]
     assert decision_of(checked) == AclDecision(True, ORDERS)
-    assert [[binding_of(one) for one in each.removed] for each in deleted.results] == [[ORDERS]]
+    assert [[binding_of(one) for one in result.removed] for result in deleted.results] == [[ORDERS]]
     assert gateway.image.end_index == 2
 
 

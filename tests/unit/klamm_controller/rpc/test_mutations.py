@@ -60,17 +60,17 @@ class World:
         """Creates topics. Returns the error codes and the throttle time."""
         topics = [pb.NewTopic(name=name, partition_count=partitions, replication_factor=1) for name in names]
         answer = asyncio.run(self.topics.create_topics(pb.CreateTopicsRequest(topics=topics, **fields), CONTEXT))
-        assert [one.name for one in answer.topics] == list(names)
-        return [one.error_code for one in answer.topics], answer.throttle_time_ms
+        assert [topic.name for topic in answer.topics] == list(names)
+        return [topic.error_code for topic in answer.topics], answer.throttle_time_ms
 
     def delete(self, *names: str) -> tuple[list[int], int]:
         answer = asyncio.run(self.topics.delete_topics(pb.DeleteTopicsRequest(topics=names), CONTEXT))
-        return [one.error_code for one in answer.results], answer.throttle_time_ms
+        return [result.error_code for result in answer.results], answer.throttle_time_ms
 
     def grow(self, name: str, total: int) -> tuple[list[int], int]:
         topics = [pb.NewPartitions(topic=name, total_count=total)]
         answer = asyncio.run(self.topics.create_partitions(pb.CreatePartitionsRequest(topics=topics), CONTEXT))
-        return [one.error_code for one in answer.results], answer.throttle_time_ms
+        return [result.error_code for result in answer.results], answer.throttle_time_ms
 
 
 def test_topics_after_the_one_that_exhausted_the_quota_are_refused(one_broker: Cluster) -> None:

@@ -43,7 +43,7 @@ class Node:
         envelope = pb.RaftEnvelope(
             cluster_id=cluster_id,
             messages=[encode(message) for message in messages],
-            addresses=[encode_address(*each) for each in addresses],
+            addresses=[encode_address(*address) for address in addresses],
         )
 
         async def stream():

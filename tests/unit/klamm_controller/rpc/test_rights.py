@@ -72,7 +72,7 @@ def create(cluster: Cluster, *names: str) -> list[tuple[str, int]]:
         topics=[pb.NewTopic(name=name, partition_count=1, replication_factor=1) for name in names]
     )
     answer = asyncio.run(topics_of(cluster).create_topics(request, CONTEXT))
-    return [(one.name, one.error_code) for one in answer.topics]
+    return [(topic.name, topic.error_code) for topic in answer.topics]
 
 
 def test_a_topic_is_created_only_with_create_on_the_topic_or_the_cluster(one_broker: Cluster) -> None:
@@ -96,7 +96,7 @@ def test_the_size_of_a_created_topic_is_shown_only_with_describe_configs(
     ]
     with called_with(*rights):
         answer = asyncio.run(topics_of(one_broker).create_topics(request, CONTEXT))
-    assert [(one.partition_count, one.replication_factor) for one in answer.topics[:2]] == [(-1, -1), (3, 1)]
+    assert [(topic.partition_count, topic.replication_factor) for topic in answer.topics[:2]] == [(-1, -1), (3, 1)]
     assert answer.topics[2].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -112,21 +112,21 @@ def test_topics_are_deleted_grown_and_described_only_with_the_right_acl(one_brok
         named = pb.DescribeTopicsRequest(topics=["missing", "canary", "mine"])
         some = asyncio.run(rpcs.describe_topics(named, CONTEXT))
         deleted = asyncio.run(rpcs.delete_topics(pb.DeleteTopicsRequest(topics=["canary", "mine"]), CONTEXT))
-    assert [each.error_code for each in grown.results] == [DENIED, 0, DENIED]
-    assert [each.name for each in every.topics] == ["mine"]
-    assert [each.error_code for each in some.topics] == [DENIED, DENIED, 0]
+    assert [result.error_code for result in grown.results] == [DENIED, 0, DENIED]
+    assert [topic.name for topic in every.topics] == ["mine"]
+    assert [topic.error_code for topic in some.topics] == [DENIED, DENIED, 0]
     assert some.topics[0].error_message == some.topics[1].error_message
-    assert [each.error_code for each in deleted.results] == [DENIED, DENIED]
+    assert [result.error_code for result in deleted.results] == [DENIED, DENIED]
     with called_with(allow(AclOperation.DELETE, ResourceType.TOPIC, "mine")):
         deleted = asyncio.run(rpcs.delete_topics(pb.DeleteTopicsRequest(topics=["canary", "mine"]), CONTEXT))
-    assert [each.error_code for each in deleted.results] == [DENIED, 0]
+    assert [result.error_code for result in deleted.results] == [DENIED, 0]
     assert set(one_broker.image.topics_by_name) == {"canary"}
 
 
 def delete_topics(cluster: Cluster, *names: str) -> list[int]:
     answer = asyncio.run(topics_of(cluster).delete_topics(pb.DeleteTopicsRequest(topics=names), CONTEXT))
-    assert [one.name for one in answer.results] == list(names)
-    return [one.error_code for one in answer.results]
+    assert [result.name for result in answer.results] == list(names)
+    return [result.error_code for result in answer.results]
 
 
 def test_delete_on_the_cluster_deletes_any_topic(one_broker: Cluster) -> None:
@@ -154,39 +154,45 @@ def test_topic_configs_need_topic_acls_and_broker_configs_need_cluster_acls(one_
         pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="mine"),
         pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_TOPIC, name="missing"),
     ]
-    describe = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource=one) for one in resources])
+    describe = pb.DescribeConfigsRequest(
+        resources=[pb.DescribeConfigsResource(resource=resource) for resource in resources]
+    )
     change = pb.ConfigChange(name="retention.ms", operation=pb.CONFIG_OPERATION_SET, value="1")
     alter = pb.IncrementalAlterConfigsRequest(
-        resources=[pb.AlterConfigsResource(resource=one, changes=[change]) for one in resources]
+        resources=[pb.AlterConfigsResource(resource=resource, changes=[change]) for resource in resources]
     )
     no_cluster = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     with called_with(allow(AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, "mine")):
         described = asyncio.run(rpcs.describe_configs(describe, CONTEXT))
         altered = asyncio.run(rpcs.incremental_alter_configs(alter, CONTEXT))
-    assert [each.error_code for each in described.results] == [no_cluster, 0, DENIED]
-    assert [bool(each.configs) for each in described.results] == [False, True, False]
-    assert [each.error_code for each in altered.results] == [no_cluster, 0, DENIED]
+    assert [result.error_code for result in described.results] == [no_cluster, 0, DENIED]
+    assert [bool(result.configs) for result in described.results] == [False, True, False]
+    assert [result.error_code for result in altered.results] == [no_cluster, 0, DENIED]
     assert one_broker.image.topic_configs("mine") == {"retention.ms": "1"}
     with called_with(allow(AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)):
         described = asyncio.run(rpcs.describe_configs(describe, CONTEXT))
         altered = asyncio.run(rpcs.incremental_alter_configs(alter, CONTEXT))
-    assert [each.error_code for each in described.results] == [0, DENIED, DENIED]
-    assert [each.error_code for each in altered.results] == [no_cluster, DENIED, DENIED]
+    assert [result.error_code for result in described.results] == [0, DENIED, DENIED]
+    assert [result.error_code for result in altered.results] == [no_cluster, DENIED, DENIED]
 
 
 def test_group_configs_need_group_acls(one_broker: Cluster) -> None:
     gateway: Any = Gateway(one_broker)
     rpcs = ConfigsRpcs(gateway)
     resources = [pb.ConfigResource(type=CONFIG_RESOURCE_TYPE_GROUP, name=name) for name in ("mine", "other")]
-    describe = pb.DescribeConfigsRequest(resources=[pb.DescribeConfigsResource(resource=one) for one in resources])
-    alter = pb.IncrementalAlterConfigsRequest(resources=[pb.AlterConfigsResource(resource=one) for one in resources])
+    describe = pb.DescribeConfigsRequest(
+        resources=[pb.DescribeConfigsResource(resource=resource) for resource in resources]
+    )
+    alter = pb.IncrementalAlterConfigsRequest(
+        resources=[pb.AlterConfigsResource(resource=resource) for resource in resources]
+    )
 
     def codes(resource_type: ResourceType, name: str) -> list[list[int]]:
         """Returns the codes of both calls, by a caller that may alter and describe the configs of the resource."""
         with called_with(allow(AclOperation.ALTER_CONFIGS, resource_type, name)):
             described = asyncio.run(rpcs.describe_configs(describe, CONTEXT))
             altered = asyncio.run(rpcs.incremental_alter_configs(alter, CONTEXT))
-        return [[each.error_code for each in described.results], [each.error_code for each in altered.results]]
+        return [[result.error_code for result in described.results], [result.error_code for result in altered.results]]
 
     no_group, no_configs = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST
     assert codes(ResourceType.GROUP, "mine") == [[no_configs, no_group]] * 2
@@ -203,7 +209,9 @@ def test_a_long_request_of_a_caller_without_rights_does_not_keep_the_event_loop(
         while not task.done():
             await asyncio.sleep(0)
             count += 1
-        assert [(one.name, one.error_code) for one in task.result().results] == [(name, DENIED) for name in names]
+        assert [(result.name, result.error_code) for result in task.result().results] == [
+            (name, DENIED) for name in names
+        ]
         return count
 
     with called_with():

@@ -26,9 +26,9 @@ def after(members, targets):
     """Returns the same members after they own their targets."""
     return {
         member_id: AssignedMember(
-            instance_id=one.instance_id, topics=one.topics, before=frozenset(targets.get(member_id, ()))
+            instance_id=member.instance_id, topics=member.topics, before=frozenset(targets.get(member_id, ()))
         )
-        for member_id, one in members.items()
+        for member_id, member in members.items()
     }
 
 
@@ -58,23 +58,23 @@ def test_each_subscribed_partition_is_assigned_to_exactly_one_subscribed_member(
     former_targets = ASSIGNORS[name](former_topics, former)
     now = {
         member_id: AssignedMember(
-            instance_id=None, topics=one.topics, before=frozenset(former_targets.get(member_id, ()))
+            instance_id=None, topics=member.topics, before=frozenset(former_targets.get(member_id, ()))
         )
-        for member_id, one in members.items()
+        for member_id, member in members.items()
     }
 
     targets = ASSIGNORS[name](topics, now)
 
     given_out = [partition for target in targets.values() for partition in target]
     wanted = {
-        TopicIdPartition(one.topic_id, number)
-        for one in topics
-        if any(one.name in each.topics for each in now.values())
-        for number in range(one.partition_count)
+        TopicIdPartition(topic.topic_id, number)
+        for topic in topics
+        if any(topic.name in each.topics for each in now.values())
+        for number in range(topic.partition_count)
     }
     assert len(given_out) == len(set(given_out))
     assert set(given_out) == wanted
-    names = {one.topic_id: one.name for one in topics}
+    names = {topic.topic_id: topic.name for topic in topics}
     assert all(names[one.topic_id] in now[reader].topics for reader, target in targets.items() for one in target)
 
 
@@ -87,7 +87,7 @@ def test_uniform_assignment_counts_differ_by_at_most_one_if_a_partition_could_mo
         {name: member(*one.topics, before=targets.get(name, ())) for name, one in members.items()},
     )
 
-    names = {one.topic_id: one.name for one in topics}
+    names = {topic.topic_id: topic.name for topic in topics}
     for giver, target in targets.items():
         for to, other in targets.items():
             could_give = any(names[one.topic_id] in members[to].topics for one in target)
@@ -139,6 +139,6 @@ def test_range_assignments_keep_the_member_order_when_a_member_joins():
 def test_range_assignments_are_contiguous(topics, members):
     targets = assign_ranges(topics, members)
 
-    for one in topics:
-        for held in numbers(targets, one.name).values():
+    for topic in topics:
+        for held in numbers(targets, topic.name).values():
             assert all(second == first + 1 for first, second in pairwise(held))

@@ -39,7 +39,7 @@ class NoLeaders:
     """An asker that reaches no leader."""
 
     async def ask(self, positions: Iterable[Position]) -> dict[Position, Unread]:
-        return {one: Unread(ErrorCode.LEADER_NOT_AVAILABLE) for one in positions}
+        return {position: Unread(ErrorCode.LEADER_NOT_AVAILABLE) for position in positions}
 
 
 @pytest.mark.parametrize("work", [GroupWatch.look, lambda watch: watch.on_log_starts({PARTITION: 9})])

@@ -96,8 +96,8 @@ async def append_all(link: LogLink, writes: list[LogWrite]) -> list[tuple[int, E
         if len(decided) == len(writes):
             all_decided.set()
 
-    for one in writes:
-        link.append(one)
+    for write in writes:
+        link.append(write)
     running = asyncio.create_task(link.run(on_decided))
     waiting = asyncio.create_task(all_decided.wait())
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -342,11 +342,11 @@ def test_transactional_offsets_are_batches_of_their_producer() -> None:
         await append_all(link, [write(1, producer=ONE), write(2, producer=ONE), write(3)])
 
         batches = [read_header(batch) for batch in log.batches[1:]]
-        assert [(each.producer_id, each.producer_epoch, each.is_transactional) for each in batches] == [
+        assert [(batch.producer_id, batch.producer_epoch, batch.is_transactional) for batch in batches] == [
             (*ONE, True),
             (77, 0, False),
         ]
-        assert [each.base_sequence for each in batches] == [-1, 1]
+        assert [batch.base_sequence for batch in batches] == [-1, 1]
         assert partitions_in(log) == [1, 2, 3]
 
     run(scenario)
@@ -368,7 +368,7 @@ def test_each_transaction_and_each_marker_gets_its_own_batch_in_order() -> None:
 
         assert decided == [(number, ErrorCode.NONE) for number in range(1, 6)]
         batches = [read_header(batch) for batch in log.batches[1:]]
-        assert [(each.producer_id, each.producer_epoch, each.is_control) for each in batches] == [
+        assert [(batch.producer_id, batch.producer_epoch, batch.is_control) for batch in batches] == [
             (*ONE, False),
             (*TWO, False),
             (*ONE_ENDED, True),

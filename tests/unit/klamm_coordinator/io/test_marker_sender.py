@@ -41,12 +41,12 @@ class Server:
         self.requests.append(
             [
                 (
-                    one.producer_id,
-                    one.committed,
-                    one.coordinator_epoch,
-                    [TopicPartition(part.topic, number) for part in one.topics for number in part.partitions],
+                    marker.producer_id,
+                    marker.committed,
+                    marker.coordinator_epoch,
+                    [TopicPartition(part.topic, number) for part in marker.topics for number in part.partitions],
                 )
-                for one in request.markers
+                for marker in request.markers
             ]
         )
         await self.release.wait()
@@ -56,14 +56,14 @@ class Server:
         return WriteTxnMarkersResponse(
             markers=[
                 WrittenTxnMarker(
-                    producer_id=one.producer_id,
+                    producer_id=marker.producer_id,
                     partitions=[
                         PartitionResult(topic=part.topic, partition=number, error_code=code)
-                        for part in one.topics
+                        for part in marker.topics
                         for number in part.partitions
                     ],
                 )
-                for one in request.markers
+                for marker in request.markers
             ]
         )
 
@@ -201,7 +201,9 @@ class LaggingServer(Server):
 
     async def write_txn_markers(self, request, timeout_ms):
         response = await super().write_txn_markers(request, timeout_ms)
-        answered = {TopicPartition(part.topic, part.partition) for one in response.markers for part in one.partitions}
+        answered = {
+            TopicPartition(part.topic, part.partition) for marker in response.markers for part in marker.partitions
+        }
         if self.lagging in answered:
             await self.may_answer.wait()
         return response

@@ -77,7 +77,7 @@ def test_the_owner_of_the_transactional_id_verifies_the_transaction() -> None:
     assert coordinators.looked_for == [(TRANSACTION_STATE_TOPIC, coordinator_shard("payments", SHARD_COUNT))]
     (request,) = coordinators.asked
     assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("payments", 7, 3)
-    assert [(each.topic, list(each.partitions)) for each in request.topics] == [("__consumer_offsets", [3])]
+    assert [(topic.topic, list(topic.partitions)) for topic in request.topics] == [("__consumer_offsets", [3])]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_long_request_to_delete_groups_does_not_keep_the_event_loop() -> None:
         while not task.done():
             await asyncio.sleep(0)
             count += 1
-        codes = {one.group_id: one.error_code for one in task.result().results}
+        codes = {result.group_id: result.error_code for result in task.result().results}
         assert list(codes) == names
         assert codes.pop("g0") == ErrorCode.NONE
         assert set(codes.values()) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}

@@ -115,13 +115,13 @@ def test_a_deleted_group_releases_its_hold_also_at_the_next_owner() -> None:
         hold = HeldTopic(topic="t", partitions=[0], group_ids=["g"], topic_id=topic_id)
         former = await loaded(host_on(log, topics=topics))
         await commit(former, "g", 7)
-        assert [one.offset for one in (await asked(former, hold)).offsets] == [7]
+        assert [offset.offset for offset in (await asked(former, hold)).offsets] == [7]
         await delete(former, "g")
         owner = await loaded(host_on(log, epoch=1, topics=topics))
         response = await asked(owner, hold)
         assert (list(response.shards), list(response.offsets)) == ([0], [])
         await commit(owner, "g", 3)
-        assert [one.offset for one in (await asked(owner, hold)).offsets] == [3]
+        assert [offset.offset for offset in (await asked(owner, hold)).offsets] == [3]
         await former.close()
         await owner.close()
 

@@ -51,10 +51,10 @@ def test_few_of_very_many_markers_are_written_at_the_same_time() -> None:
     )
     answer = asyncio.run(TxnOffsetsRpc(shards, NOTHING, NOTHING).write_txn_markers(request, NOTHING))
     assert shards.most == MARKERS_AT_ONCE
-    assert [one.producer_id for one in answer.markers] == [5, 7, 9]
-    for one in answer.markers:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH if one.producer_id == 7 else ErrorCode.NONE
-        *written, refused = one.partitions
+    assert [marker.producer_id for marker in answer.markers] == [5, 7, 9]
+    for marker in answer.markers:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH if marker.producer_id == 7 else ErrorCode.NONE
+        *written, refused = marker.partitions
         assert [each.partition for each in written] == numbers
         assert {each.error_code for each in written} == {code}
         assert (refused.topic, refused.error_code) == ("t", ErrorCode.INVALID_REQUEST)

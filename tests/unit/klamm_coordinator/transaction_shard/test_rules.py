@@ -253,7 +253,7 @@ class TestEpochsAreUsedUp:
         assert driver.init().error == ErrorCode.COORDINATOR_NOT_AVAILABLE
         driver.advance(driver.settings.abort_check_interval_ms)
         assert driver.value().state is TxnState.ONGOING
-        driver.pool.add(range(9, 10))
+        driver.producer_ids.add(range(9, 10))
         assert driver.end(producer(EPOCH_LAST, 7), committed=True).producer == (9, 0)
 
 

@@ -336,8 +336,13 @@ class Twin:
         assert image.next_producer_id == self.next_producer_id
         assert image.cluster_secret == self.cluster_secret
         assert {
-            (name, mechanism.number): (one.salt, one.stored_key, one.server_key, one.iterations)
-            for (name, mechanism), one in image.scram_credentials.items()
+            (name, mechanism.number): (
+                scram_credential.salt,
+                scram_credential.stored_key,
+                scram_credential.server_key,
+                scram_credential.iterations,
+            )
+            for (name, mechanism), scram_credential in image.scram_credentials.items()
         } == self.scram_credentials
         assert {i: _fields(broker) for i, broker in image.brokers.items()} == {
             i: {**broker, "broker_id": i, "log_dir_ids": tuple(broker["log_dir_ids"])}

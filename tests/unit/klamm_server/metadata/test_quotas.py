@@ -20,7 +20,10 @@ ENTITIES: list[QuotaEntity] = [
 ]
 IMAGE = replay(
     MetadataImage.empty(),
-    [MetadataRecord(client_quota=ClientQuotaRecord(entity=entity_parts(one), key="k", value=1)) for one in ENTITIES],
+    [
+        MetadataRecord(client_quota=ClientQuotaRecord(entity=entity_parts(entity), key="k", value=1))
+        for entity in ENTITIES
+    ],
     len(ENTITIES),
 )
 EXACT, DEFAULT, ANY = range(3)
@@ -28,7 +31,7 @@ EXACT, DEFAULT, ANY = range(3)
 
 def described(*components: tuple[str, int, str | None], strict: bool = False) -> list[int]:
     """Returns the numbers of the entities that match."""
-    wanted = [FilterComponent(*one) for one in components]
+    wanted = [FilterComponent(*component) for component in components]
     return [ENTITIES.index(entity) for entity, _ in described_quotas(IMAGE, wanted, strict=strict)]
 
 

@@ -137,7 +137,7 @@ def test_a_client_of_another_protocol_at_the_metrics_port_is_logged_once(server:
     for first in (kafka, kafka, b"\x16\x03\x01\x02\0\1\0", kafka):
         with connect(server, first) as connection:
             assert is_ended(connection)
-    kafka_line, tls_line = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    kafka_line, tls_line = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert kafka_line == (
         f"a Kafka client from 127.0.0.1 connected to the metrics port {server.port}: this is a metrics port of"
         " Klamm, for"
@@ -153,6 +153,6 @@ def test_a_grpc_client_at_the_metrics_port_gets_an_error_message(server: Metrics
                 channel.unary_unary("/klamm.v1.Server/DescribeServer")(b"", timeout=DEADLINE_S)
             assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
             assert refused.value.details().startswith("this is a metrics port of Klamm, for Prometheus")
-    assert [one.getMessage()[:32] for one in caplog.records if one.levelname == "WARNING"] == [
+    assert [record.getMessage()[:32] for record in caplog.records if record.levelname == "WARNING"] == [
         "a gRPC client from 127.0.0.1 con"
     ]

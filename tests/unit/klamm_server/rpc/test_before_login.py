@@ -33,7 +33,7 @@ def test_beyond_the_bound_the_oldest_reading_of_the_network_with_the_most_ends()
         for each in (honest, *slow):
             each.cancel()
         _, *ends = await asyncio.gather(honest, *slow, return_exceptions=True)
-        refused = [each for each in ends if isinstance(each, CallFailed)]
+        refused = [end for end in ends if isinstance(end, CallFailed)]
         assert [each.status for each in refused] == [Status.RESOURCE_EXHAUSTED] * 6
 
     asyncio.run(scenario())

@@ -93,8 +93,8 @@ def test_a_user_with_all_its_calls_leaves_some_to_others_until_a_call_is_done(ro
     assert len(calls) == SHARE
     assert len(fill(room, host="10.0.0.2")) > 0
     assert fill(room) == []
-    for one in calls:
-        one.finish()
+    for call in calls:
+        call.finish()
     assert len(fill(room)) > 0
 
 

@@ -57,7 +57,7 @@ class Context:
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
         authorization = (("authorization", self._said),) if self._said else ()
-        return (("x", "y"), *authorization, *(("klamm-request-bin", each) for each in self._requests))
+        return (("x", "y"), *authorization, *(("klamm-request-bin", request) for request in self._requests))
 
     def add_done_callback(self, function: Any) -> None:
         """Ignores the function, because no test waits for the end of the call."""
@@ -257,8 +257,8 @@ def test_calls_between_servers_are_not_served_at_a_listener_with_logins() -> Non
 
 
 async def _requests(*requests: str) -> AsyncIterator[str]:
-    for each in requests:
-        yield each
+    for request in requests:
+        yield request
     await asyncio.Event().wait()
 
 
@@ -295,8 +295,8 @@ def test_a_stream_that_waits_ends_with_its_session(name: str) -> None:
 def test_no_answer_follows_the_end_of_the_session() -> None:
     async def scenario(world: World) -> None:
         async def echo(requests: AsyncIterator[str], context: Any) -> AsyncIterator[str]:
-            async for each in requests:
-                yield each
+            async for request in requests:
+                yield request
 
         async def read(said: str) -> list[str]:
             heard = []

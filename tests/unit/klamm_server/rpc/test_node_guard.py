@@ -120,8 +120,8 @@ def test_a_refusal_is_logged_and_audited_with_the_caller_and_the_node(
 
 
 async def _collect(answers: AsyncIterator[int], into: list[int]) -> None:
-    async for each in answers:
-        into.append(each)
+    async for answer in answers:
+        into.append(answer)
 
 
 async def _of(*requests: Any) -> AsyncIterator[Any]:
@@ -150,13 +150,13 @@ def test_a_replica_fetch_stream_ends_at_the_first_request_for_another_broker(gua
 
 def test_raft_messages_are_accepted_only_from_the_principal_of_their_sender(guard: NodeGuard) -> None:
     async def answer(requests: AsyncIterator[Any], context: Any) -> list[int]:
-        return [one.messages[0].term async for one in requests]
+        return [request.messages[0].term async for request in requests]
 
     guarded = guard.guarded(method(RAFT.methods, "exchange"), answer)
 
     async def exchanged(*senders: int) -> list[int]:
         messages = [RaftMessage(sender=ReplicaKey(node_id=node), term=7) for node in senders]
-        answered: list[int] = await guarded(_of(*(RaftEnvelope(messages=[one]) for one in messages)), ONE)
+        answered: list[int] = await guarded(_of(*(RaftEnvelope(messages=[message]) for message in messages)), ONE)
         return answered
 
     assert asyncio.run(exchanged(1, 1)) == [7, 7]

@@ -17,7 +17,7 @@ def test_a_waiter_is_woken_when_the_switch_turns() -> None:
         following = asyncio.create_task(follow())
         await asyncio.sleep(0)
         for on in (True, True, False, True):
-            switch.turn(on)
+            switch.set(on)
             await asyncio.sleep(0)
         await following
         return story
@@ -28,5 +28,5 @@ def test_a_waiter_is_woken_when_the_switch_turns() -> None:
 def test_a_wait_for_the_current_position_of_the_switch_returns_at_once() -> None:
     switch = AwaitableFlag()
     asyncio.run(asyncio.wait_for(switch.wait(False), 60))
-    switch.turn(True)
+    switch.set(True)
     asyncio.run(asyncio.wait_for(switch.wait(True), 60))

@@ -29,7 +29,7 @@ from klamm_server.security.gate import FORWARDED, Gate, for_caller, forwarded, h
 from klamm_server.security.operations import check_of_rpc
 from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.session import CALL, CALLER, Session
-from tests.support.audit_events import TalliedEvent, short
+from tests.support.audit_events import AuditedServer, short
 from tests.support.callers import ALICE, HOST, allow, called_with, index_of, session_of
 
 SERVER = "User:CN=broker"
@@ -262,7 +262,7 @@ def test_cluster_action_makes_a_caller_a_server_only_at_the_listener_between_ser
             asyncio.run(run(path, *metadata))
 
 
-class ToldGate(TalliedEvent):
+class ToldGate(AuditedServer):
     """A gate's auditor that keeps its events."""
 
     def after(
@@ -338,7 +338,7 @@ def test_a_change_that_the_audit_could_not_record_is_refused_before_it_is_made(
     principal: str, policy: str, excluded: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that acts for itself is not refused, because it may have to create the audit's topic."""
-    told = TalliedEvent(**{"audit.failure.policy": policy, "audit.excluded.principals": excluded})
+    told = AuditedServer(**{"audit.failure.policy": policy, "audit.excluded.principals": excluded})
     monkeypatch.setattr(AuditTrail, "is_overrun", True)
     index = index_of((ALTER, IS_SERVER))
     authorizer = StandardAuthorizer(super_users=(), allow_everyone_if_no_acl_found=False)

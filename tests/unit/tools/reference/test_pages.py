@@ -36,7 +36,7 @@ def page(name: str) -> str:
 def test_every_command_has_its_section(name: str) -> None:
     listed = klamm_command(name, "--help").out.partition("\nCommands:\n")[2]
     subcommands = re.findall(r"^  ([a-z][a-z-]*) ", listed, re.MULTILINE)
-    for words in (f"## klamm {name}", *(f"### klamm {name} {each}" for each in subcommands)):
+    for words in (f"## klamm {name}", *(f"### klamm {name} {subcommand}" for subcommand in subcommands)):
         assert f"\n{words}\n" in page("command-line.md")
 
 

@@ -84,9 +84,9 @@ def log_to_clean(
         topic_partition=topic_partition,
         first_dirty_offset=first_dirty,
         first_uncleanable_offset=end,
-        clean_bytes=sum(one.size_bytes for one in segments if one.end_offset <= first_dirty),
-        cleanable_bytes=sum(one.size_bytes for one in segments if first_dirty < one.end_offset <= end),
-        uncleanable_bytes=sum(one.size_bytes for one in segments if one.end_offset > max(first_dirty, end)),
+        clean_bytes=sum(segment.size_bytes for segment in segments if segment.end_offset <= first_dirty),
+        cleanable_bytes=sum(segment.size_bytes for segment in segments if first_dirty < segment.end_offset <= end),
+        uncleanable_bytes=sum(segment.size_bytes for segment in segments if segment.end_offset > max(first_dirty, end)),
     )
 
 

@@ -108,7 +108,7 @@ class LogCreation:
             if former is not None or not counts:
                 refused[new.topic_partition] = _refusal(new, former)
                 continue
-            free = [one for one in counts if (one, new.topic_partition) not in self._logs.replaced]
+            free = [count for count in counts if (count, new.topic_partition) not in self._logs.replaced]
             log_dir = min(free or counts, key=counts.__getitem__)
             counts[log_dir] += 1
             placed.setdefault(log_dir, []).append(new)

@@ -90,7 +90,9 @@ class LogDirectories:
 
     def unreadable(self) -> list[str]:
         """Returns the directories that may have logs which no online directory has: failed ones and missing ones."""
-        missing = (f"the log dir with directory.id {encode_uuid(one)}" for one in sorted(self._missing_ids))
+        missing = (
+            f"the log dir with directory.id {encode_uuid(missing_id)}" for missing_id in sorted(self._missing_ids)
+        )
         return [*self.offline(), *missing]
 
     def ids(self) -> dict[str, uuid.UUID]:

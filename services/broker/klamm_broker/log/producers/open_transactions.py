@@ -105,7 +105,7 @@ class OpenTransactions:
     def restore(self, open_transactions: Iterable[tuple[int, int]]) -> None:
         """Sets the open transactions, given as (producer id, first offset), and forgets the decided ones."""
         self._decided.clear()
-        self._open = dict(sorted(open_transactions, key=lambda one: one[1]))
+        self._open = dict(sorted(open_transactions, key=lambda open_transaction: open_transaction[1]))
         self.first_unstable_offset = next(iter(self._open.values()), None)
 
     def check_invariants(self, log_end_offset: int) -> None:

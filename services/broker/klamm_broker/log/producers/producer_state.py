@@ -289,7 +289,9 @@ class ProducerStates:
         """Forgets producers without writes since `older_than_ms` (`producer.id.expiration.ms`)."""
         is_open = self.transactions.first_offset
         gone = [
-            number for number, one in self._producers.items() if one.last_ms < older_than_ms and is_open(number) is None
+            number
+            for number, producer in self._producers.items()
+            if producer.last_ms < older_than_ms and is_open(number) is None
         ]
         for number in gone:
             del self._producers[number]

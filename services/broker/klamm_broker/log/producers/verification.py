@@ -72,5 +72,5 @@ class Verifications:
 
     def expire(self, *, older_than_ms: int) -> None:
         """Drops guards of questions that were never completed."""
-        for producer_id in [number for number, one in self._guards.items() if one.since_ms < older_than_ms]:
+        for producer_id in [number for number, guard in self._guards.items() if guard.since_ms < older_than_ms]:
             del self._guards[producer_id]

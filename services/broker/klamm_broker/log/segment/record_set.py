@@ -355,7 +355,7 @@ def _check_each(header: BatchHeader, records: RecordKeys, config: LogConfig, now
         created
         and (
             _too_new(header.max_timestamp_ms, config, now_ms)
-            or any(_too_old(one, config, now_ms) for one in _timestamps(header, records))
+            or any(_too_old(timestamp, config, now_ms) for timestamp in _timestamps(header, records))
         )
     ):
         refused = _RefusedRecords()

@@ -75,7 +75,7 @@ class Decisions:
     """The cached decisions of `authorizer` about one principal at one address. `budget` is None for a session that
     shares its room with no other."""
 
-    __slots__ = ("__weakref__", "_acls", "_authorizer", "_host", "_kept", "_principal", "_ref", "_room")
+    __slots__ = ("__weakref__", "_acls", "_authorizer", "_budget", "_host", "_kept", "_principal", "_ref")
 
     def __init__(
         self, authorizer: StandardAuthorizer, principal: str, host: str, budget: DecisionBudget | None = None

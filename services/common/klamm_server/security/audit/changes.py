@@ -80,16 +80,16 @@ def _named(activity: Activity, resource_type: ResourceType) -> Callable[[Any, An
 
     def events(request: Any, response: Any) -> Iterable[AuditEvent]:
         return (
-            change(activity, resource_type, one.name, one.error_code)
-            for one in response.results
-            if one.error_code not in _RECORDED_ALREADY
+            change(activity, resource_type, result.name, result.error_code)
+            for result in response.results
+            if result.error_code not in _RECORDED_ALREADY
         )
 
     return events
 
 
 def _create_topics(request: Any, response: Any) -> Iterable[AuditEvent]:
-    return [change(Activity.CREATE, ResourceType.TOPIC, one.name, one.error_code) for one in response.topics]
+    return [change(Activity.CREATE, ResourceType.TOPIC, topic.name, topic.error_code) for topic in response.topics]
 
 
 def _alter_configs(request: Any, response: Any) -> Iterable[AuditEvent]:
@@ -102,8 +102,8 @@ def _alter_configs(request: Any, response: Any) -> Iterable[AuditEvent]:
 
 def _partitions(request: Any, response: Any) -> Iterable[AuditEvent]:
     return [
-        change(Activity.UPDATE, ResourceType.TOPIC, f"{one.topic}-{one.partition}", one.error_code)
-        for one in response.results
+        change(Activity.UPDATE, ResourceType.TOPIC, f"{result.topic}-{result.partition}", result.error_code)
+        for result in response.results
     ]
 
 
@@ -135,7 +135,7 @@ def _acl(activity: Activity, message: Any, code: int) -> AuditEvent:
 
 
 def _alter_users(request: Any, response: Any) -> Iterable[AuditEvent]:
-    deleted = {one.name for one in request.deletions} - {one.name for one in request.upsertions}
+    deleted = {deletion.name for deletion in request.deletions} - {upsertion.name for upsertion in request.upsertions}
     for result in response.results:
         activity = Activity.DELETE if result.name in deleted else Activity.CHANGE_PASSWORD
         event = change(activity, ResourceType.USER, result.name, result.error_code)
@@ -149,7 +149,9 @@ def _alter_quotas(request: Any, response: Any) -> Iterable[AuditEvent]:
 
 
 def _delete_groups(request: Any, response: Any) -> Iterable[AuditEvent]:
-    return [change(Activity.DELETE, ResourceType.GROUP, one.group_id, one.error_code) for one in response.results]
+    return [
+        change(Activity.DELETE, ResourceType.GROUP, result.group_id, result.error_code) for result in response.results
+    ]
 
 
 def _delete_offsets(request: Any, response: Any) -> Iterable[AuditEvent]:

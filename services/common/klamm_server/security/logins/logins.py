@@ -111,15 +111,17 @@ class Logins:
         self, settings: Mapping[str, ListenerSaslSettings], clock: Clock, auditor: Auditor | None = None
     ) -> None:
         self._users = Users(clock)
-        self._by_listener = {name: ListenerLogins(name, each, self._users, auditor) for name, each in settings.items()}
+        self._by_listener = {
+            name: ListenerLogins(name, setting, self._users, auditor) for name, setting in settings.items()
+        }
 
     @classmethod
     def of(
-        cls, config: ServiceConfig, authenticator: SecurityProtocol, clock: Clock, auditor: Auditor | None = None
+        cls, config: ServiceConfig, protocol: SecurityProtocol, clock: Clock, auditor: Auditor | None = None
     ) -> Logins:
         """Returns the logins at the listeners of one protocol, of a server with that config. `auditor` records them."""
-        listeners = (one for one in config.resolved_listeners().of(authenticator) if one.security.wants_sasl)
-        return cls({one.name: config.sasl_settings(one.name) for one in listeners}, clock, auditor)
+        listeners = (one for one in config.resolved_listeners().of(protocol) if one.security.wants_sasl)
+        return cls({listener.name: config.sasl_settings(listener.name) for listener in listeners}, clock, auditor)
 
     @property
     def are_wanted(self) -> bool:

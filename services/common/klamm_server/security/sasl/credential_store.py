@@ -68,7 +68,9 @@ class CredentialStore:
     @cached_property
     def _shapes(self) -> Mapping[ScramMechanism, _Shapes]:
         # Plain tuples first: there may be 100,000 credentials, and few shapes.
-        seen = Counter((key[1], each.iterations, len(each.salt)) for key, each in self._credentials.items())
+        seen = Counter(
+            (key[1], credential.iterations, len(credential.salt)) for key, credential in self._credentials.items()
+        )
         counts = {mechanism: Counter[_Shape]() for mechanism in ScramMechanism}
         for (mechanism, iterations, salt_length), times in seen.items():
             counts[mechanism][_Shape(mechanism.number, iterations, salt_length)] = times

@@ -72,7 +72,7 @@ def test_a_subscription_round_trips_the_fields_of_its_version(subscription, vers
 @given(assignment=assignments)
 def test_kafka_python_reads_our_assignment(assignment):
     theirs = ConsumerProtocolAssignment.decode(encode_assignment(assignment))
-    assert [TopicPartition(*each) for each in theirs.partitions()] == list(assignment.partitions)
+    assert [TopicPartition(*partition) for partition in theirs.partitions()] == list(assignment.partitions)
     assert theirs.user_data == assignment.user_data
 
 

@@ -391,8 +391,10 @@ def test_no_order_of_events_breaks_the_members_invariants(data):
             effects = group.step(_answer(data.draw(st.sampled_from(sent)), data.draw(codes)))
         else:
             continue
-        sent += [each for each in effects if isinstance(each, SendJoin | SendSync | SendHeartbeat | ComputeAssignment)]
-        assert len([each for each in effects if isinstance(each, SendJoin | SendSync)]) <= 1
+        sent += [
+            effect for effect in effects if isinstance(effect, SendJoin | SendSync | SendHeartbeat | ComputeAssignment)
+        ]
+        assert len([effect for effect in effects if isinstance(effect, SendJoin | SendSync)]) <= 1
 
 
 def _answer(request, code: ErrorCode) -> ClassicEvent:

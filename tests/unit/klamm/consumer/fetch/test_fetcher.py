@@ -38,7 +38,10 @@ class Call:
 
     @property
     def asked(self) -> dict[TopicPartition, int]:
-        return {TopicPartition(each.topic, each.partition): each.fetch_offset for each in self.request.partitions}
+        return {
+            TopicPartition(partition.topic, partition.partition): partition.fetch_offset
+            for partition in self.request.partitions
+        }
 
     @property
     def waits(self) -> bool:
@@ -187,8 +190,11 @@ def batch(first: int, count: int = 1, size: int = 10, leader_epoch: int = -1) ->
 def epochs(call: Call) -> dict[TopicPartition, tuple[int, int]]:
     """Returns (current leader epoch, last fetched epoch) of each partition in the call."""
     return {
-        TopicPartition(each.topic, each.partition): (each.current_leader_epoch, each.last_fetched_epoch)
-        for each in call.request.partitions
+        TopicPartition(partition.topic, partition.partition): (
+            partition.current_leader_epoch,
+            partition.last_fetched_epoch,
+        )
+        for partition in call.request.partitions
     }
 
 

@@ -53,7 +53,7 @@ class Driver:
 
     def step(self, event):
         effects = self.member.step(event, self.now_ms)
-        self.sent = next((one for one in effects if isinstance(one, SendConsumerHeartbeat)), self.sent)
+        self.sent = next((effect for effect in effects if isinstance(effect, SendConsumerHeartbeat)), self.sent)
         return effects
 
     def answer(self, code=ErrorCode.NONE, epoch=1, assignment=None):

@@ -54,8 +54,8 @@ class Client(KlammClient):
     async def _commit(self, request):
         code = self._next(request)
         results = [
-            common_pb2.PartitionResult(topic=each.topic, partition=each.partition, error_code=code)
-            for each in request.offsets
+            common_pb2.PartitionResult(topic=offset.topic, partition=offset.partition, error_code=code)
+            for offset in request.offsets
         ]
         return coordinator_pb2.OffsetCommitResponse(partitions=results)
 
@@ -97,7 +97,7 @@ def test_a_commit_names_the_member_and_the_offsets():
     client, refused = commit()
     (request,) = client.requests
     assert (request.generation_id, request.member_id, request.group_instance_id) == (4, "me", "static")
-    assert [(each.partition, each.offset, each.metadata, each.leader_epoch) for each in request.offsets] == [
+    assert [(offset.partition, offset.offset, offset.metadata, offset.leader_epoch) for offset in request.offsets] == [
         (0, 9, "note", 5),
         (1, 3, "", -1),
     ]
@@ -176,7 +176,7 @@ def test_fetch_leaves_out_partitions_without_a_committed_offset():
 
     client, found = asyncio.run(main())
     assert found == {A: OffsetAndMetadata(7, "m", 2)}
-    assert [(each.topic, list(each.partitions)) for each in client.requests[1].topics] == [("t", [0, 1])]
+    assert [(topic.topic, list(topic.partitions)) for topic in client.requests[1].topics] == [("t", [0, 1])]
     assert client.requests[2].all_topics
 
 

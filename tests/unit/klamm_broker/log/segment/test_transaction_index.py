@@ -69,10 +69,10 @@ def test_a_search_for_aborted_transactions_equals_a_scan_of_all_entries(
         index.append(AbortedTransaction(1, first, offset, offset + 1))
     found, is_all = index.between(start, end)
     entries = list(index.entries())
-    assert found == [one for one in entries if one.last_offset >= start and one.first_offset < end]
-    assert is_all == any(one.last_stable_offset >= end for one in entries)
+    assert found == [entry for entry in entries if entry.last_offset >= start and entry.first_offset < end]
+    assert is_all == any(entry.last_stable_offset >= end for entry in entries)
     index.truncate_to(start)
-    assert list(index.entries()) == [one for one in entries if one.last_offset < start]
+    assert list(index.entries()) == [entry for entry in entries if entry.last_offset < start]
 
 
 def test_a_transaction_index_that_vanished_fails_the_log_dir_and_is_not_taken_as_empty(harness) -> None:

@@ -68,7 +68,7 @@ def naive(
     *,
     default: bool,
 ) -> bool:
-    of_resource = [each for each in acls if is_of(each, resource_type, name)]
+    of_resource = [acl for acl in acls if is_of(acl, resource_type, name)]
     if not of_resource:
         return default
     mine = [each for each in of_resource if each.principal in (principal, "User:*") and is_from(each, host)]
@@ -92,12 +92,12 @@ def naive_by_type(
     if naive(acls, principal, host, operation, resource_type, "hardcode", default=default):
         return True
     mine = [
-        each
-        for each in acls
-        if each.resource_type is resource_type
-        and each.principal in (principal, "User:*")
-        and is_from(each, host)
-        and each.operation in (operation, AclOperation.ALL)
+        acl
+        for acl in acls
+        if acl.resource_type is resource_type
+        and acl.principal in (principal, "User:*")
+        and is_from(acl, host)
+        and acl.operation in (operation, AclOperation.ALL)
     ]
     denying = [each for each in mine if each.permission_type is AclPermissionType.DENY]
     allowing = [each for each in mine if each.permission_type is AclPermissionType.ALLOW]

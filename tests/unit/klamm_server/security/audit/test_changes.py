@@ -35,11 +35,11 @@ def test_topic_changes_are_audited_by_their_own_results() -> None:
         pb.CreatedTopic(name="c", error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     ]
     events = list(changes_of("CreateTopics", pb.CreateTopicsRequest(), pb.CreateTopicsResponse(topics=results)))
-    assert [(one.resource_name, one.is_allowed, one.detail) for one in events] == [
+    assert [(event.resource_name, event.is_allowed, event.detail) for event in events] == [
         ("a", True, ""),
         ("b", False, "TOPIC_ALREADY_EXISTS"),
     ], "what the authorizer has refused is told as that"
-    assert {(one.api, one.activity, one.resource_type) for one in events} == {
+    assert {(event.api, event.activity, event.resource_type) for event in events} == {
         ("CreateTopics", Activity.CREATE, "TOPIC")
     }
 

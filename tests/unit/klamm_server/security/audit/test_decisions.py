@@ -63,7 +63,7 @@ def test_a_busy_producer_makes_one_audit_event_a_minute() -> None:
         assert audited.may_write("orders")
         audited.now_ms += 500
         audited.trail.end_minutes(audited.now_ms)
-    assert [one["count"] for one in audited.events()] == [1, 119, 120, 120, 120, 120]
+    assert [event["count"] for event in audited.events()] == [1, 119, 120, 120, 120, 120]
 
 
 def test_each_decision_is_audited_in_its_own_category_only() -> None:
@@ -117,7 +117,7 @@ def test_the_number_of_tallies_of_a_session_is_bounded() -> None:
     assert len(audited.audit._allowed) == 1
     assert session.may(AclOperation.READ, ResourceType.GROUP, "0")
     audited.trail.end_minutes(MINUTE_MS)
-    assert sum(one["count"] for one in audited.events()) == TALLIES_MAX + 2
+    assert sum(event["count"] for event in audited.events()) == TALLIES_MAX + 2
 
 
 def test_the_memory_of_the_tallies_of_all_sessions_is_bounded() -> None:
@@ -133,7 +133,7 @@ def test_the_memory_of_the_tallies_of_all_sessions_is_bounded() -> None:
             assert budget.held_bytes <= 100_000
     assert [len(audit._allowed) for audit in (audits[0], audits[-1])] == [0, 30]
     audited.trail.close(0)
-    assert sum(one["count"] for one in audited.events()) == 20 * 30
+    assert sum(event["count"] for event in audited.events()) == 20 * 30
 
 
 @pytest.mark.parametrize(("client_id", "group"), [("x" * 250, "g"), ("c", "x" * 249), ("x" * 125, "x" * 125)])
@@ -148,4 +148,4 @@ def test_no_long_client_id_or_name_is_kept(client_id: str, group: str) -> None:
     CALL.reset(token)
     assert not audited.audit._allowed
     audited.trail.close(0)
-    assert [one["count"] for one in audited.events()] == [1, 2]
+    assert [event["count"] for event in audited.events()] == [1, 2]

@@ -32,11 +32,11 @@ def test_audit_events_are_written_as_lines_with_their_counts() -> None:
     (first,) = audit.events()
     assert first["resources"][0]["name"] == "x" * TEXT_MAX
     audit.trail.end_minutes(5 + MINUTE_MS)
-    assert [one["count"] for one in audit.events()] == [2]
+    assert [event["count"] for event in audit.events()] == [2]
     audit.trail.record(denied(), 5 + MINUTE_MS)
     audit.trail.record(denied(), 5 + MINUTE_MS)
     audit.trail.close(6 + MINUTE_MS)
-    assert [one["count"] for one in audit.events()] == [1, 1]
+    assert [event["count"] for event in audit.events()] == [1, 1]
 
 
 def test_equal_events_are_counted_after_the_clock_was_set_back() -> None:
@@ -44,7 +44,7 @@ def test_equal_events_are_counted_after_the_clock_was_set_back() -> None:
     audit.trail.record(denied(), 10 * MINUTE_MS)
     audit.trail.record(denied(), 0)
     audit.trail.end_minutes(11 * MINUTE_MS)
-    assert [(one["time"], one["count"]) for one in audit.events()] == [(10 * MINUTE_MS, 1), (11 * MINUTE_MS, 1)]
+    assert [(event["time"], event["count"]) for event in audit.events()] == [(10 * MINUTE_MS, 1), (11 * MINUTE_MS, 1)]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from klamm_server.security.logins.logins import Logins
 from klamm_server.security.sasl.failed_logins import WAITING_MAX
 from klamm_server.security.sasl.proven_sessions import REASON
 from klamm_server.security.sasl.sasl_authenticator import AuthenticateReply, SaslStateError
-from tests.support.audit_events import TalliedEvent
+from tests.support.audit_events import AuditedServer
 from tests.support.waiting import until
 
 SHA_256 = ScramMechanism.SHA_256
@@ -191,7 +191,7 @@ def test_the_log_has_the_cause_of_a_failed_login_and_no_secret(caplog: pytest.Lo
 
 def test_the_audit_has_the_result_of_each_login_and_no_password() -> None:
     async def run() -> list[dict[str, Any]]:
-        told = TalliedEvent()
+        told = AuditedServer()
         world = World(auditor=told.auditor)
         await world.by_plain("wonderland")
         await world.by_plain("canary-password")
@@ -202,17 +202,17 @@ def test_the_audit_has_the_result_of_each_login_and_no_password() -> None:
         return told.events
 
     events = asyncio.run(run())
-    found = [(one["user"]["name"], one["auth_protocol"], one["status_id"]) for one in events]
+    found = [(event["user"]["name"], event["auth_protocol"], event["status_id"]) for event in events]
     assert found == [("alice", "PLAIN", 1), ("alice", "PLAIN", 2), ("nobody", "PLAIN", 2), ("", "GSSAPI", 2)]
-    assert {one["dst_endpoint"]["svc_name"] for one in events} == {"OUTSIDE"}
-    assert {one["src_endpoint"]["ip"] for one in events} == {"10.0.0.1"}
-    assert len({one.get("status_detail") for one in events}) == 4, "each failure has its own cause"
+    assert {event["dst_endpoint"]["svc_name"] for event in events} == {"OUTSIDE"}
+    assert {event["src_endpoint"]["ip"] for event in events} == {"10.0.0.1"}
+    assert len({event.get("status_detail") for event in events}) == 4, "each failure has its own cause"
     assert not any(secret in json.dumps(events) for secret in ("canary-password", "wonderland"))
 
 
 def test_the_audit_has_logins_that_end_without_an_answer() -> None:
     async def run() -> list[dict[str, Any]]:
-        told = TalliedEvent()
+        told = AuditedServer()
         world = World(auditor=told.auditor)
         early, twice, late = world.login(), world.login(), world.login()
         with pytest.raises(SaslStateError):
@@ -230,17 +230,17 @@ def test_the_audit_has_logins_that_end_without_an_answer() -> None:
         return told.events
 
     events = asyncio.run(run())
-    causes = [one["status_detail"] for one in events if not one["user"]["name"]]
+    causes = [event["status_detail"] for event in events if not event["user"]["name"]]
     assert causes[:3] == ["SaslAuthenticate before SaslHandshake", "SaslHandshake during the login", "too late"]
     assert any("password checks are pending" in cause for cause in causes[3:])
-    assert {one["status_id"] for one in events} == {2}
+    assert {event["status_id"] for event in events} == {2}
 
 
 def test_logins_of_excluded_principals_are_audited_only_if_they_fail() -> None:
     """A stranger must not be able to hide guesses behind the name."""
 
     async def run() -> list[dict[str, Any]]:
-        told = TalliedEvent(**{"audit.excluded.principals": "User:alice"})
+        told = AuditedServer(**{"audit.excluded.principals": "User:alice"})
         world = World(auditor=told.auditor)
         assert (await world.by_plain("wonderland")).code == 0
         assert (await world.by_plain("wrong")).code != 0

@@ -45,7 +45,7 @@ def private_key(key_id: str) -> ec.EllipticCurvePrivateKey:
 
 def key_set(*key_ids: str) -> bytes:
     algorithm = jwt.get_algorithm_by_name("ES256")
-    keys = [{**json.loads(algorithm.to_jwk(private_key(one).public_key())), "kid": one} for one in key_ids]
+    keys = [{**json.loads(algorithm.to_jwk(private_key(key_id).public_key())), "kid": key_id} for key_id in key_ids]
     return json.dumps({"keys": keys}).encode()
 
 

@@ -29,7 +29,7 @@ def test_a_changed_or_removed_credential_ends_only_its_own_sessions() -> None:
     assert not ended
     sessions.on_credentials({**users, ("alice", SHA_256): credential(b"new")})
     assert ended == [("alice 1", REASON)]
-    sessions.on_credentials({key: each for key, each in users.items() if key != ("bob", SHA_512)})
+    sessions.on_credentials({key: user for key, user in users.items() if key != ("bob", SHA_512)})
     assert ended[1:] == [("bob 2", REASON)]
     assert len(sessions) == 4
 
