@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import INTERNAL_TOPICS, TopicPartition
 from klamm_broker.handlers.audit_changes import record_changes
@@ -21,6 +20,7 @@ from klamm_broker.replica.delayed_delete_records import DelayedDeleteRecords, Pe
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.runtime.sliced_work import map_in_slices
 from klamm_server.security.audit.events import Activity
+from klamm_server.security.needs import DELETE_RECORDS
 from klamm_server.security.session import require_audit
 
 HIGH_WATERMARK = -1
@@ -82,7 +82,7 @@ class DeleteRecordsHandler:
     def _begin(self, wanted: RecordDeletion) -> PendingRecordDeletion | BrokerError:
         """Moves the leader's log start offset. Returns the deletion that waits for the followers, or the error."""
         try:
-            require_topic(AclOperation.DELETE, wanted.topic)
+            require_topic(DELETE_RECORDS, wanted.topic)
             require_audit()
             if wanted.topic in INTERNAL_TOPICS:
                 raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition, topic_name_problem
 from klamm_broker.handlers.topic_rights import require_topic
 from klamm_broker.io import metrics
 from klamm_broker.log.producers.producer_state import ProducerDescription
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.security.needs import READ_TOPIC
 
 
 class PartitionProducers(NamedTuple):
@@ -40,7 +40,7 @@ class DescribeProducersHandler:
         try:
             if problem := topic_name_problem(name.topic):
                 raise ErrorCode.INVALID_TOPIC_EXCEPTION.exception(problem)
-            require_topic(AclOperation.READ, name.topic)
+            require_topic(READ_TOPIC, name.topic)
             producers = self._replicas.leader(name).log.producers.descriptions()
         except BrokerError as error:
             metrics.on_error("describe_producers", error.code)

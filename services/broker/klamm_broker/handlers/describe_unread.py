@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import NO_PRODUCER_ID, TopicPartition
 from klamm_broker.handlers.topic_rights import require_topic
@@ -17,6 +16,7 @@ from klamm_broker.log.segment.time_search import OpenSearch
 from klamm_broker.log.segment.unread_search import UnreadFound
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.security.needs import DESCRIBE_TOPIC
 
 SEARCHES_AT_ONCE: Final = 32
 """The most searches of one request that have a file descriptor at the same time."""
@@ -95,7 +95,7 @@ class DescribeUnreadHandler:
 
     def _begin(self, wanted: ReaderPosition) -> _Begun:
         try:
-            require_topic(AclOperation.DESCRIBE, wanted.topic)
+            require_topic(DESCRIBE_TOPIC, wanted.topic)
             partition = self._replicas.leader(TopicPartition(wanted.topic, wanted.partition))
             return self._searches(wanted, partition)
         except BrokerError as error:

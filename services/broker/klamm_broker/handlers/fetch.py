@@ -14,7 +14,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeVar
 
-from klamm.acls import AclOperation
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm_broker.handlers.isolation import reads_committed
 from klamm_broker.handlers.parkers import ClientHost, parker_of, unknown_host
@@ -38,6 +37,7 @@ from klamm_broker.replica.reader_watch import ReaderContext
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_selector import ReplicaSelector
 from klamm_server.runtime.event_queue import QueueFullError
+from klamm_server.security.needs import READ_TOPIC
 from klamm_server.security.session import CALLER
 
 STREAM_WAIT_MS = 30_000
@@ -245,7 +245,7 @@ def _refreshed(query: FetchQuery) -> AbstractSet[str]:
     context = query.context
     if CALLER.get() is not None:
         topics = {cursor.topic_partition.topic for cursor in query.cursors} if context is None else context.topics
-        refused = refused_topics(AclOperation.READ, topics)
+        refused = refused_topics(READ_TOPIC, topics)
     if context is not None:
         query.cursors = context.cursors(query.terms, refused)
     return refused

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, coordinator_shard
 from klamm_broker.metadata.topic_creator import TopicCreator
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.metadata.entities import CoordinatorImage
-from klamm_server.security.session import require
+from klamm_server.security.needs import DESCRIBE_GROUP, DESCRIBE_TRANSACTION, Need
 
 COORDINATOR_KEY_TYPE_GROUP: Final = 0
 COORDINATOR_KEY_TYPE_TRANSACTION: Final = 1
@@ -34,9 +33,9 @@ _TOPICS: dict[int, str] = {
     COORDINATOR_KEY_TYPE_GROUP: GROUP_METADATA_TOPIC,
     COORDINATOR_KEY_TYPE_TRANSACTION: TRANSACTION_STATE_TOPIC,
 }
-_RESOURCE_TYPES: dict[int, ResourceType] = {
-    COORDINATOR_KEY_TYPE_GROUP: ResourceType.GROUP,
-    COORDINATOR_KEY_TYPE_TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+_NEEDS: dict[int, Need] = {
+    COORDINATOR_KEY_TYPE_GROUP: DESCRIBE_GROUP,
+    COORDINATOR_KEY_TYPE_TRANSACTION: DESCRIBE_TRANSACTION,
 }
 _EMPTY_KEY: dict[int, tuple[ErrorCode, str]] = {
     COORDINATOR_KEY_TYPE_GROUP: (ErrorCode.INVALID_GROUP_ID, "the group id is empty"),
@@ -66,7 +65,7 @@ class CoordinatorFinder:
         if not key:
             code, message = _EMPTY_KEY[key_type]
             raise code.exception(message)
-        require(AclOperation.DESCRIBE, _RESOURCE_TYPES[key_type], key)
+        _NEEDS[key_type].require(key)
         name = _TOPICS[key_type]
         image = self._replicas.image
         topic = image.topic(name)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm_server.links.producer_ids import ProducerIds
-from klamm_server.security.session import may_with_any, require_cluster
+from klamm_server.security.needs import IDEMPOTENT_WRITE
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +32,8 @@ class InitProducerIdHandler:
 
     async def init_producer_id(self, client_id: str) -> InitializedProducer:
         try:
-            if not may_with_any(AclOperation.WRITE, ResourceType.TOPIC):
-                require_cluster(AclOperation.IDEMPOTENT_WRITE)
+            if not IDEMPOTENT_WRITE.allows_any():
+                raise IDEMPOTENT_WRITE.refusal()
             producer_id = await self._producer_ids.next()
         except BrokerError as error:
             log.warning("could not get a producer id for client=%s: %s", client_id, error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -28,6 +27,7 @@ from klamm_broker.log.segment.check_budget import CheckBudget, OverBudgetError
 from klamm_broker.log.segment.time_search import OpenSearch, TimestampHit
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.security.needs import DESCRIBE_TOPIC
 
 ResultT = TypeVar("ResultT")
 
@@ -86,7 +86,7 @@ class ListOffsetsHandler:
 
     def _list(self, wanted: OffsetQuery, read_committed: bool, budget: CheckBudget) -> ListedOffset | LateLookup:
         try:
-            require_topic(AclOperation.DESCRIBE, wanted.topic)
+            require_topic(DESCRIBE_TOPIC, wanted.topic)
             partition = self._leader(wanted)
             end_offset = partition.readable_end_offset(read_committed=read_committed)
             try:

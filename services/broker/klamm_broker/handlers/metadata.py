@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.model import topic_name_problem
 from klamm_broker.metadata.topic_creator import TopicCreator
-from klamm_server.security.session import may, may_be_shown_with_cluster
+from klamm_server.security.needs import CREATE_TOPIC
 
 
 class MissingTopics:
@@ -29,7 +28,7 @@ class MissingTopics:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if not (self._auto_create_topics and may_create):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not (may_be_shown_with_cluster(AclOperation.CREATE) or may(AclOperation.CREATE, ResourceType.TOPIC, name)):
+        if not CREATE_TOPIC.allows(name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return self._topic_creator.create(name)
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.handlers.topic_rights import require_topic
 from klamm_broker.io import metrics
 from klamm_broker.replica.replica_manager import ReplicaManager
-from klamm_server.security.session import may_be_shown_with_cluster
+from klamm_server.security.needs import EPOCH_END
 
 
 class EpochQuery(NamedTuple):
@@ -44,13 +43,11 @@ class OffsetForLeaderEpochHandler:
     def offsets_for_leader_epochs(self, queries: Iterable[EpochQuery]) -> list[EpochEndOffset]:
         """Returns one answer per query, in the same order. A caller with the rights of a server may ask about all
         topics."""
-        is_server = may_be_shown_with_cluster(AclOperation.CLUSTER_ACTION)
-        return [self._look_up(query, is_server=is_server) for query in queries]
+        return [self._look_up(query) for query in queries]
 
-    def _look_up(self, wanted: EpochQuery, *, is_server: bool) -> EpochEndOffset:
+    def _look_up(self, wanted: EpochQuery) -> EpochEndOffset:
         try:
-            if not is_server:
-                require_topic(AclOperation.DESCRIBE, wanted.topic)
+            require_topic(EPOCH_END, wanted.topic)
             partition = self._replicas.leader(
                 TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch
             )

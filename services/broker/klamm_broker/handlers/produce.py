@@ -24,7 +24,7 @@ from collections.abc import Coroutine, Sequence, Set
 from typing import Any, NamedTuple
 
 from klamm import tracing
-from klamm.acls import AclOperation, ResourceType
+from klamm.acls import ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, RecordError
 from klamm.model import INTERNAL_TOPICS, TopicPartition
 from klamm.records.header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
@@ -45,7 +45,8 @@ from klamm_broker.replica.delayed_produce import PendingAppend, PendingSync
 from klamm_broker.replica.leader_hint import leader_hint
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
-from klamm_server.security.session import CALLER, may, may_with_cluster, refusal
+from klamm_server.security.needs import WRITE_INTERNAL_TOPIC, WRITE_TOPIC, WRITE_TRANSACTION
+from klamm_server.security.session import CALLER, refusal
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +157,7 @@ class ProduceHandler:
 
         Rights are checked first, so that the answer for a denied partition reveals nothing about it."""
         transactional_id = produce.transactional_id
-        if transactional_id and not may(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        if transactional_id and not WRITE_TRANSACTION.allows(transactional_id):
             return self._all_denied(produce)
         if not transactional_id and _is_any_of_transaction(produce.partitions):
             # No server has checked that the caller may write in this transaction (CVE-2018-17196).
@@ -366,10 +367,9 @@ class ProduceHandler:
 
 def unwritable_topics(topics: set[str]) -> set[str]:
     """Returns the topics that the caller may not write to. There must be a caller."""
-    refused = refused_topics(AclOperation.WRITE, topics - INTERNAL_TOPICS)
+    refused = refused_topics(WRITE_TOPIC, topics - INTERNAL_TOPICS)
     internal = topics & INTERNAL_TOPICS
-    if internal and not may_with_cluster(AclOperation.CLUSTER_ACTION):
-        # Only servers write internal topics.
+    if internal and not WRITE_INTERNAL_TOPIC.allows():
         refused |= internal
     return refused
 

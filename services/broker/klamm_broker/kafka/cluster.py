@@ -17,7 +17,8 @@ from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.voters import CONTROLLER_LISTENER, directory_id
 from klamm_server.runtime.clock import Clock
-from klamm_server.security.session import may_be_shown_with_cluster, may_with_cluster
+from klamm_server.security.needs import CLUSTER_SHOWN
+from klamm_server.security.session import may_with_cluster
 
 _BROKERS, _CONTROLLERS = 1, 2
 """The types of endpoints in DescribeCluster (KIP-919)."""
@@ -51,7 +52,7 @@ class ClusterApis:
             "controller_id": self._view.controller_id,
             "brokers": [_broker(broker) for broker in brokers],
             "cluster_authorized_operations": authorized_operations.of_cluster(
-                body.include_cluster_authorized_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
+                body.include_cluster_authorized_operations and CLUSTER_SHOWN.shows()
             ),
         }
 

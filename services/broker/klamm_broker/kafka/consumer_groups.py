@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
@@ -20,7 +19,7 @@ from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_server.runtime.gather_bounded import gather_bounded
-from klamm_server.security.session import refuse_early
+from klamm_server.security.needs import DESCRIBE_GROUP
 
 TIMEOUT_MS = 30_000
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
@@ -67,7 +66,7 @@ class ConsumerGroupApis:
         ask = pb.ConsumerGroupDescribeRequest(group_ids=[group_id])
         try:
             check_is_coordinator(self._cluster, group_id)
-            refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+            DESCRIBE_GROUP.refuse_early(group_id)
             answer = await self._coordinators.ask(
                 GROUP_METADATA_TOPIC, group_id, CoordinatorStub.consumer_group_describe, ask, timeout_ms=TIMEOUT_MS
             )

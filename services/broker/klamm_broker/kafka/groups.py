@@ -9,7 +9,6 @@ from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.calls import Unary
@@ -25,7 +24,7 @@ from klamm_broker.kafka.offset_topics import OffsetTopic, offset_topics, with_id
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.runtime.gather_bounded import gather_bounded
-from klamm_server.security.session import refuse_early
+from klamm_server.security.needs import DELETE_GROUP, DESCRIBE_GROUP
 
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
@@ -242,7 +241,7 @@ class GroupApis:
             member_epoch=getattr(body, "member_epoch", -1),
         )
         try:
-            refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+            DESCRIBE_GROUP.refuse_early(group_id)
             answer = await self._ask(group_id, CoordinatorStub.offset_fetch, ask)
         except BrokerError as error:
             answer = pb.OffsetFetchResponse(error_code=error.code)
@@ -313,7 +312,7 @@ class GroupApis:
         operations = authorized_operations.of_group(group_id, with_operations)
         try:
             check_is_coordinator(self._cluster, group_id)
-            refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+            DESCRIBE_GROUP.refuse_early(group_id)
             answer = await self._ask(
                 group_id, CoordinatorStub.describe_groups, pb.DescribeGroupsRequest(group_ids=[group_id])
             )
@@ -352,7 +351,7 @@ class GroupApis:
     async def _delete(self, group_id: str) -> Fields:
         try:
             check_is_coordinator(self._cluster, group_id)
-            refuse_early(AclOperation.DELETE, ResourceType.GROUP, group_id)
+            DELETE_GROUP.refuse_early(group_id)
             answer = await self._ask(
                 group_id, CoordinatorStub.delete_groups, pb.DeleteGroupsRequest(group_ids=[group_id])
             )

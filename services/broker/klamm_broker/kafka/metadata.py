@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping
 from typing import Final, NamedTuple
 
-from klamm.acls import AclOperation
 from klamm.errors import ErrorCode
 from klamm.model import INTERNAL_TOPICS
 from klamm_broker.handlers.metadata import MissingTopics, leader_error
@@ -23,7 +22,7 @@ from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.runtime.sliced_work import SlicedWork
-from klamm_server.security.session import may_be_shown_with_cluster
+from klamm_server.security.needs import CLUSTER_SHOWN
 
 CREATION_WAIT_MS = 1_000
 """How long a Metadata request waits for a creation, in milliseconds. Clients send no timeout with it, and no further
@@ -182,7 +181,7 @@ class _Answer:
             else:
                 self._topic(topic)
         if 8 <= self._version <= 10:
-            is_shown = named.with_cluster_operations and may_be_shown_with_cluster(AclOperation.DESCRIBE)
+            is_shown = named.with_cluster_operations and CLUSTER_SHOWN.shows()
             writer.int32(authorized_operations.of_cluster(is_shown))
         if self._version >= 13:
             writer.int16(ErrorCode.NONE)

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.quotas import CONTROLLER_MUTATION_RATE
 from klamm.wire.v1 import controller_pb2 as pb
@@ -18,7 +17,7 @@ from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
 from klamm_server.runtime.sliced_work import map_in_slices
-from klamm_server.security.session import may_be_shown
+from klamm_server.security.needs import TOPIC_CONFIGS_SHOWN
 
 _CONFIGS_SINCE: Final = 5
 _TOPICS_PER_TURN: Final = 100
@@ -65,7 +64,7 @@ class TopicApis:
     async def _configs_of(self, topics: list[str], timeout_ms: int) -> Mapping[str, pb.DescribedConfigs]:
         """Returns the effective configs of created topics (KIP-525). An error concerns only the configs, because the
         topics exist."""
-        shown = [name for name in topics if may_be_shown(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)]
+        shown = [name for name in topics if TOPIC_CONFIGS_SHOWN.shows(name)]
         configs = dict.fromkeys(topics, pb.DescribedConfigs(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         for first in range(0, len(shown), _TOPICS_PER_TURN):
             configs.update(await self._shown_configs(shown[first : first + _TOPICS_PER_TURN], timeout_ms))

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
-from klamm.acls import AclOperation, ResourceType
+from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, coordinator_shard
 from klamm.wire.calls import Unary
@@ -31,7 +31,8 @@ from klamm_broker.kafka.offset_topics import offset_topics, with_ids
 from klamm_broker.kafka.requests import ApiKey, Request
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.runtime.gather_bounded import gather_bounded
-from klamm_server.security.session import for_itself, may_with_cluster, refuse_early, require
+from klamm_server.security.needs import DESCRIBE_TRANSACTION, READ_GROUP, WRITE_TRANSACTION
+from klamm_server.security.session import for_itself, may_with_cluster
 
 _FENCED_SINCE: Final = {
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -150,8 +151,8 @@ class TransactionApis:
         The client needs the rights to write in the transaction and to read the group, but none to that topic. After
         these checks, the broker asks in its own name."""
         try:
-            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
-            require(AclOperation.READ, ResourceType.GROUP, body.group_id)
+            WRITE_TRANSACTION.require(body.transactional_id)
+            READ_GROUP.require(body.group_id)
         except BrokerError as error:
             return {"error_code": error.code}
         topic = self._cluster.image.topic(GROUP_METADATA_TOPIC)
@@ -269,7 +270,7 @@ class TransactionApis:
         ask = pb.DescribeTransactionsRequest(transactional_ids=[transactional_id])
         try:
             check_is_coordinator(self._cluster, transactional_id)
-            refuse_early(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+            DESCRIBE_TRANSACTION.refuse_early(transactional_id)
             (found,) = (await self._ask(transactional_id, CoordinatorStub.describe_transactions, ask)).transactions
         except BrokerError as error:
             found = pb.DescribedTransaction(error_code=error.code, transactional_id=transactional_id)

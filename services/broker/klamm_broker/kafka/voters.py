@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.common_pb2 import Endpoint
@@ -17,7 +16,6 @@ from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.security.session import refuse_early
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 """The name that Kafka clients use for the controllers' listener."""
@@ -74,7 +72,7 @@ class VoterApis:
     def _check(self, body: Any) -> None:
         """Checks the caller's right, the cluster id and the voter. Raises ClusterAuthorizationFailedError,
         InconsistentClusterIdError or InvalidRequestError."""
-        refuse_early(AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+        ALTER_CLUSTER.refuse_early()
         cluster_id = self._image().cluster_id
         if body.cluster_id is not None and body.cluster_id != cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(

@@ -18,26 +18,12 @@ time. `tests/clients/test_rights.py` compares the rows with Apache Kafka.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from klamm.acls import AclOperation, ResourceType
+from klamm.acls import AclOperation
 from klamm.errors import KlammError
-
-
-class Right(NamedTuple):
-    """An operation on a resource of a type."""
-
-    operation: AclOperation
-    resource_type: ResourceType
-
-
-class Need(NamedTuple):
-    """The rights of which a caller needs one for a resource of a request or of an answer."""
-
-    one_of: tuple[Right, ...]
-    refused_as: ResourceType | None
-    """The type of the resource whose authorization error the caller gets, or None if the answer leaves the resource
-    out."""
+from klamm_server.security import needs
+from klamm_server.security.needs import Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,90 +71,49 @@ def _check(*needs: Need) -> Check:
     return Check(of_resources=needs)
 
 
-def _need(*rights: tuple[AclOperation, ResourceType]) -> Need:
-    """Returns a need of one of these rights. A caller without them gets the error of the last one's resource."""
-    return Need(tuple(Right(*right) for right in rights), rights[-1][1])
-
-
-def _shown_with(*rights: tuple[AclOperation, ResourceType]) -> Need:
-    """Returns a need of one of these rights. The answer to a caller without them leaves the resource out."""
-    return _need(*rights)._replace(refused_as=None)
-
-
-_TOPIC, _GROUP, _TRANSACTION, _CLUSTER = (
-    ResourceType.TOPIC,
-    ResourceType.GROUP,
-    ResourceType.TRANSACTIONAL_ID,
-    ResourceType.CLUSTER,
-)
-_READ, _WRITE, _CREATE, _DELETE, _DESCRIBE = (
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DELETE,
-    AclOperation.DESCRIBE,
-)
-
 _ANYBODY: Final = Check()
 _SERVER: Final = _cluster(AclOperation.CLUSTER_ACTION)
 """The check of calls between servers."""
 _ALTER_CLUSTER: Final = _cluster(AclOperation.ALTER)
 _DESCRIBE_CLUSTER: Final = _cluster(AclOperation.DESCRIBE)
 
-_READ_TOPIC: Final = _need((_READ, _TOPIC))
-_WRITE_TOPIC: Final = _need((_WRITE, _TOPIC))
-_DESCRIBE_TOPIC: Final = _need((_DESCRIBE, _TOPIC))
-_TOPIC_SHOWN: Final = _shown_with((_DESCRIBE, _TOPIC))
-_READ_GROUP: Final = _need((_READ, _GROUP))
-_DESCRIBE_GROUP: Final = _need((_DESCRIBE, _GROUP))
-_WRITE_TRANSACTION: Final = _need((_WRITE, _TRANSACTION))
-_CREATE_TOPIC: Final = _need((_CREATE, _CLUSTER), (_CREATE, _TOPIC))
-_CLUSTER_SHOWN: Final = _shown_with((_DESCRIBE, _CLUSTER))
-"""The need of the operations that the caller may perform on the cluster (KIP-430)."""
-
 _PRODUCE: Final = _check(
-    _WRITE_TRANSACTION,
-    _WRITE_TOPIC,
-    # Internal topics. Kafka writes them without this API, and refuses them with INVALID_TOPIC_EXCEPTION.
-    Need((Right(AclOperation.CLUSTER_ACTION, _CLUSTER),), refused_as=_TOPIC),
+    needs.WRITE_TRANSACTION,
+    needs.WRITE_TOPIC,
+    needs.WRITE_INTERNAL_TOPIC,
 )
 _PRODUCE_RECORDS: Final = Check(of_resources=_PRODUCE.of_resources[1:])
 """The check of plain records, which have no transaction."""
-_CREATE_TOPICS: Final = _check(_CREATE_TOPIC, _shown_with((AclOperation.DESCRIBE_CONFIGS, _TOPIC)))
-_FETCH: Final = _check(_READ_TOPIC)
-_NAMED_TOPICS: Final = _check(_DESCRIBE_TOPIC)
-_TOPICS: Final = _check(_DESCRIBE_TOPIC, _TOPIC_SHOWN)
+_CREATE_TOPICS: Final = _check(needs.CREATE_TOPIC, needs.TOPIC_CONFIGS_SHOWN)
+_FETCH: Final = _check(needs.READ_TOPIC)
+_NAMED_TOPICS: Final = _check(needs.DESCRIBE_TOPIC)
+_TOPICS: Final = _check(needs.DESCRIBE_TOPIC, needs.TOPIC_SHOWN)
 """The check of requests for topics by name, or for all topics."""
-_METADATA: Final = _check(_DESCRIBE_TOPIC, _TOPIC_SHOWN, _CREATE_TOPIC)
-_DELETE_TOPICS: Final = _check(_need((_DELETE, _CLUSTER), (_DELETE, _TOPIC)), _DESCRIBE_TOPIC)
-"""An ACL can only give DELETE on the cluster with ALL. A topic that does not exist needs only DESCRIBE."""
-_ALTER_TOPIC: Final = _check(_need((AclOperation.ALTER, _TOPIC)))
-_DELETE_RECORDS: Final = _check(_need((_DELETE, _TOPIC)))
-_EPOCH_ENDS: Final = _check(_need((AclOperation.CLUSTER_ACTION, _CLUSTER), (_DESCRIBE, _TOPIC)))
-_FIND_COORDINATOR: Final = _check(_DESCRIBE_GROUP, _need((_DESCRIBE, _TRANSACTION)))
-_IDEMPOTENT: Final = _need((_WRITE, _TOPIC), (AclOperation.IDEMPOTENT_WRITE, _CLUSTER))
-"""The need of a producer without a transactional id. WRITE on any topic is enough (KIP-679)."""
+_METADATA: Final = _check(needs.DESCRIBE_TOPIC, needs.TOPIC_SHOWN, needs.CREATE_TOPIC)
+_DELETE_TOPICS: Final = _check(needs.DELETE_TOPIC, needs.DESCRIBE_TOPIC)
+"""A topic that does not exist needs only DESCRIBE."""
+_ALTER_TOPIC: Final = _check(needs.ALTER_TOPIC)
+_DELETE_RECORDS: Final = _check(needs.DELETE_RECORDS)
+_EPOCH_ENDS: Final = _check(needs.EPOCH_END)
+_FIND_COORDINATOR: Final = _check(needs.DESCRIBE_GROUP, needs.DESCRIBE_TRANSACTION)
 _MARKERS: Final = _cluster(AclOperation.CLUSTER_ACTION, AclOperation.ALTER)
-_MEMBER: Final = _check(_READ_GROUP)
-_CONSUMER_GROUP: Final = _check(_READ_GROUP, _DESCRIBE_TOPIC, _TOPIC_SHOWN)
+_MEMBER: Final = _check(needs.READ_GROUP)
+_CONSUMER_GROUP: Final = _check(needs.READ_GROUP, needs.DESCRIBE_TOPIC, needs.TOPIC_SHOWN)
 """A topic that the caller may not describe does not match a member's expression."""
-_DESCRIBE_CONSUMER_GROUP: Final = _check(_DESCRIBE_GROUP, _DESCRIBE_TOPIC)
-_DESCRIBE_CLASSIC_GROUP: Final = _check(_DESCRIBE_GROUP)
-_LIST_GROUPS: Final = _check(_shown_with((_DESCRIBE, _CLUSTER), (_DESCRIBE, _GROUP)))
-_COMMIT: Final = _check(_READ_GROUP, _READ_TOPIC)
-_FETCH_OFFSETS: Final = _check(_DESCRIBE_GROUP, _DESCRIBE_TOPIC, _TOPIC_SHOWN)
-_DELETE_OFFSETS: Final = _check(_need((_DELETE, _GROUP)), _READ_TOPIC)
-_DELETE_GROUP: Final = _check(_need((_DELETE, _GROUP)))
-_COMMIT_IN_TRANSACTION: Final = _check(_WRITE_TRANSACTION, _READ_GROUP, _READ_TOPIC)
-_IN_TRANSACTION: Final = _check(_WRITE_TRANSACTION)
-_ADD_PARTITIONS: Final = _check(_WRITE_TRANSACTION, _WRITE_TOPIC)
-_LIST_TRANSACTIONS: Final = _check(_shown_with((_DESCRIBE, _TRANSACTION)))
-_DESCRIBE_TRANSACTIONS: Final = _check(_need((_DESCRIBE, _TRANSACTION)), _TOPIC_SHOWN)
-_DESCRIBE_CONFIGS, _ALTER_CONFIGS = (
-    _check(*(_need((operation, resource_type)) for resource_type in (_TOPIC, _GROUP, _CLUSTER)))
-    for operation in (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
-)
-"""The checks of configs. Configs of brokers need a right to the cluster."""
+_DESCRIBE_CONSUMER_GROUP: Final = _check(needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC)
+_DESCRIBE_CLASSIC_GROUP: Final = _check(needs.DESCRIBE_GROUP)
+_LIST_GROUPS: Final = _check(needs.GROUP_SHOWN)
+_COMMIT: Final = _check(needs.READ_GROUP, needs.READ_TOPIC)
+_FETCH_OFFSETS: Final = _check(needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC, needs.TOPIC_SHOWN)
+_DELETE_OFFSETS: Final = _check(needs.DELETE_GROUP, needs.READ_TOPIC)
+_DELETE_GROUP: Final = _check(needs.DELETE_GROUP)
+_COMMIT_IN_TRANSACTION: Final = _check(needs.WRITE_TRANSACTION, needs.READ_GROUP, needs.READ_TOPIC)
+_IN_TRANSACTION: Final = _check(needs.WRITE_TRANSACTION)
+_ADD_PARTITIONS: Final = _check(needs.WRITE_TRANSACTION, needs.WRITE_TOPIC)
+_LIST_TRANSACTIONS: Final = _check(needs.TRANSACTION_SHOWN)
+_DESCRIBE_TRANSACTIONS: Final = _check(needs.DESCRIBE_TRANSACTION, needs.TOPIC_SHOWN)
+_DESCRIBE_CONFIGS: Final = _check(*needs.DESCRIBE_CONFIGS.values())
+_ALTER_CONFIGS: Final = _check(*needs.ALTER_CONFIGS.values())
 
 _BROKER: Final = {
     "Metadata": _METADATA,
@@ -176,7 +121,7 @@ _BROKER: Final = {
     "Produce": _PRODUCE,
     "ProduceStream": _PRODUCE,
     "ProduceRecords": _PRODUCE_RECORDS,
-    "InitProducerId": _check(_IDEMPOTENT),
+    "InitProducerId": _check(needs.IDEMPOTENT_WRITE),
     "Fetch": _FETCH,
     "FetchStream": _FETCH,
     "ListOffsets": _NAMED_TOPICS,
@@ -244,15 +189,15 @@ _COORDINATOR: Final = {
     "ListGroups": _LIST_GROUPS,
     "DescribeGroups": _DESCRIBE_CLASSIC_GROUP,
     "DeleteGroups": _DELETE_GROUP,
-    "DescribeGroupLag": _check(_DESCRIBE_GROUP, _TOPIC_SHOWN),
-    "ForgetLostRecords": _check(_READ_GROUP),
+    "DescribeGroupLag": _check(needs.DESCRIBE_GROUP, needs.TOPIC_SHOWN),
+    "ForgetLostRecords": _check(needs.READ_GROUP),
     "TellLogStarts": _SERVER,
     "TxnOffsetCommit": _COMMIT_IN_TRANSACTION,
     "WriteTxnMarkers": _MARKERS,
     "InitProducerId": _IN_TRANSACTION,
     "AddPartitionsToTxn": _ADD_PARTITIONS,
     "EndTxn": _IN_TRANSACTION,
-    "PrepareTxn": _check(_WRITE_TRANSACTION, _need((AclOperation.TWO_PHASE_COMMIT, _TRANSACTION))),
+    "PrepareTxn": _check(needs.WRITE_TRANSACTION, needs.PREPARE_TRANSACTION),
     "RegisterRun": _IN_TRANSACTION,
     "DecideBatch": _IN_TRANSACTION,
     "DeleteLedger": _IN_TRANSACTION,
@@ -278,7 +223,7 @@ KAFKA_APIS: Final = {
     "KLAMM_FETCH": _FETCH,
     "FETCH": _FETCH,
     "LIST_OFFSETS": _NAMED_TOPICS,
-    "METADATA": _check(*_METADATA.of_resources, _CLUSTER_SHOWN),
+    "METADATA": _check(*_METADATA.of_resources, needs.CLUSTER_SHOWN),
     "OFFSET_COMMIT": _COMMIT,
     "OFFSET_FETCH": _FETCH_OFFSETS,
     "FIND_COORDINATOR": _FIND_COORDINATOR,
@@ -293,14 +238,14 @@ KAFKA_APIS: Final = {
     "CREATE_TOPICS": _CREATE_TOPICS,
     "DELETE_TOPICS": _DELETE_TOPICS,
     "DELETE_RECORDS": _DELETE_RECORDS,
-    "INIT_PRODUCER_ID": _check(_WRITE_TRANSACTION, _IDEMPOTENT),
+    "INIT_PRODUCER_ID": _check(needs.WRITE_TRANSACTION, needs.IDEMPOTENT_WRITE),
     "OFFSET_FOR_LEADER_EPOCH": _EPOCH_ENDS,
     "ADD_PARTITIONS_TO_TXN": _check(
         *_ADD_PARTITIONS.of_resources,
         # From version 4 on, only servers may send the request, and need no right to its resources (KIP-890).
-        _need((AclOperation.CLUSTER_ACTION, _CLUSTER)),
+        needs.ACT_AS_SERVER,
     ),
-    "ADD_OFFSETS_TO_TXN": _check(_WRITE_TRANSACTION, _READ_GROUP),
+    "ADD_OFFSETS_TO_TXN": _check(needs.WRITE_TRANSACTION, needs.READ_GROUP),
     "END_TXN": _IN_TRANSACTION,
     "WRITE_TXN_MARKERS": _MARKERS,
     "TXN_OFFSET_COMMIT": _COMMIT_IN_TRANSACTION,
@@ -325,7 +270,7 @@ KAFKA_APIS: Final = {
     "ALTER_USER_SCRAM_CREDENTIALS": _ALTER_CLUSTER,
     "DESCRIBE_QUORUM": _DESCRIBE_CLUSTER,
     "UPDATE_FEATURES": _ALTER_CLUSTER,
-    "DESCRIBE_CLUSTER": _check(_CLUSTER_SHOWN),
+    "DESCRIBE_CLUSTER": _check(needs.CLUSTER_SHOWN),
     "DESCRIBE_PRODUCERS": _FETCH,
     "UNREGISTER_BROKER": _ALTER_CLUSTER,
     "DESCRIBE_TRANSACTIONS": _DESCRIBE_TRANSACTIONS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from klamm.acls import AclOperation
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import (
     AlterConfigsResource,
@@ -21,6 +20,7 @@ from klamm_controller.metadata.describe_configs import describe_configs
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.rights import Permitted, may_with_configs, refusal_of_configs
 from klamm_server.runtime.sliced_work import map_in_slices
+from klamm_server.security.needs import ALTER_CONFIGS, DESCRIBE_CONFIGS
 
 _RESOURCES_PER_TURN: Final = 25
 """The resources that are described in one turn of the event loop. Each has dozens of configs."""
@@ -35,7 +35,7 @@ class ConfigsRpcs:
     async def describe_configs(self, request: DescribeConfigsRequest, context: CallContext) -> DescribeConfigsResponse:
         permitted: Permitted[DescribeConfigsResource, DescribedConfigs] = await Permitted.of(
             request.resources,
-            lambda wanted: may_with_configs(AclOperation.DESCRIBE_CONFIGS, wanted.resource),
+            lambda wanted: may_with_configs(DESCRIBE_CONFIGS, wanted.resource),
             _not_described,
         )
 
@@ -53,7 +53,7 @@ class ConfigsRpcs:
     ) -> IncrementalAlterConfigsResponse:
         permitted: Permitted[AlterConfigsResource, NamedResult] = await Permitted.of(
             request.resources,
-            lambda wanted: may_with_configs(AclOperation.ALTER_CONFIGS, wanted.resource),
+            lambda wanted: may_with_configs(ALTER_CONFIGS, wanted.resource),
             _not_altered,
         )
         asked = IncrementalAlterConfigsRequest(resources=permitted.asked, validate_only=request.validate_only)

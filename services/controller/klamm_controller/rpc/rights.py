@@ -6,15 +6,16 @@ context.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from klamm.acls import AclOperation, ResourceType
+from klamm.acls import ResourceType
 from klamm.errors import BrokerError
 from klamm.wire.v1.controller_pb2 import ConfigResource
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_GROUP, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_server.runtime.sliced_work import map_in_slices
-from klamm_server.security.session import may, may_be_shown_with_cluster, may_with_cluster, refusal
+from klamm_server.security.needs import Need
+from klamm_server.security.session import refusal
 
 AskedT = TypeVar("AskedT")
 ResultT = TypeVar("ResultT")
@@ -54,25 +55,16 @@ class Permitted(Generic[AskedT, ResultT]):
         return [next(results) if refused is None else refused for _, refused in self._checked]
 
 
-def may_create(topic: str) -> bool:
-    """Returns True if the caller may create any topic in the cluster, or this topic."""
-    return may_be_shown_with_cluster(AclOperation.CREATE) or may(AclOperation.CREATE, ResourceType.TOPIC, topic)
-
-
-def may_delete(topic: str) -> bool:
-    """Returns True if the caller may delete any topic in the cluster, or this topic."""
-    return may_be_shown_with_cluster(AclOperation.DELETE) or may(AclOperation.DELETE, ResourceType.TOPIC, topic)
-
-
-def may_with_configs(operation: AclOperation, resource: ConfigResource) -> bool:
-    """Returns True if the caller may perform the operation on the resource's configs. Configs of topics and groups need
-    a right to the topic or group, and all others need a right to the cluster (Kafka's ConfigHelper, ControllerApis)."""
-    resource_type = _NAMED.get(resource.type)
-    if resource_type is None:
-        return may_with_cluster(operation)
-    return may(operation, resource_type, resource.name)
+def may_with_configs(needs: Mapping[ResourceType, Need], resource: ConfigResource) -> bool:
+    """Returns True if the caller meets the need of the resource's type. Configs of topics and groups need a right to
+    the topic or group, and all others need a right to the cluster (Kafka's ConfigHelper, ControllerApis)."""
+    return needs[_type_of(resource)].allows(resource.name)
 
 
 def refusal_of_configs(resource: ConfigResource) -> BrokerError:
     """Returns the error for a caller that has no right to the resource's configs."""
-    return refusal(_NAMED.get(resource.type, ResourceType.CLUSTER))
+    return refusal(_type_of(resource))
+
+
+def _type_of(resource: ConfigResource) -> ResourceType:
+    return _NAMED.get(resource.type, ResourceType.CLUSTER)

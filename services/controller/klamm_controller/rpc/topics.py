@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
-from functools import partial
 from itertools import islice
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.controller_pb2 import (
@@ -34,7 +32,7 @@ from klamm_controller.rpc.mutations import EXCEEDED, Mutations
 from klamm_controller.rpc.rights import Permitted, may_create, may_delete
 from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.runtime.sliced_work import map_in_slices
-from klamm_server.security.session import may, may_be_shown
+from klamm_server.security.needs import ALTER_TOPIC, DESCRIBE_TOPIC, TOPIC_CONFIGS_SHOWN, TOPIC_SHOWN
 
 TOPICS_PER_TURN = 100
 """The number of topics that DescribeTopics encodes before it lets the event loop run."""
@@ -94,8 +92,7 @@ class TopicsRpcs:
 
     async def _absent(self, refused: Iterable[str]) -> frozenset[str]:
         """Returns the topics of `refused` that do not exist, if the caller may know this."""
-        may_see = partial(may_be_shown, AclOperation.DESCRIBE, ResourceType.TOPIC)
-        shown = await Permitted.of(refused, may_see, _denied)
+        shown = await Permitted.of(refused, DESCRIBE_TOPIC.shows, _denied)
         if not shown.asked:
             return frozenset()
         image = await self._gateway.controller.confirm()
@@ -106,7 +103,7 @@ class TopicsRpcs:
     ) -> CreatePartitionsResponse:
         permitted: Permitted[NewPartitions, NamedResult] = await Permitted.of(
             request.topics,
-            lambda wanted: may(AclOperation.ALTER, ResourceType.TOPIC, wanted.topic),
+            lambda wanted: ALTER_TOPIC.allows(wanted.topic),
             lambda wanted: _denied(wanted.topic),
         )
         charge = self._mutations.begin(request.client_id, validate_only=request.validate_only)
@@ -127,7 +124,7 @@ class TopicsRpcs:
 
     async def describe_topics(self, request: DescribeTopicsRequest, context: CallContext) -> DescribeTopicsResponse:
         async def decided() -> DescribeTopicsResponse:
-            may_see = partial(may if request.topics else may_be_shown, AclOperation.DESCRIBE, ResourceType.TOPIC)
+            may_see = DESCRIBE_TOPIC.allows if request.topics else TOPIC_SHOWN.shows
             topics = describe_topics(request, await self._gateway.controller.confirm(), may_see)
             response = DescribeTopicsResponse()
             while some := list(islice(topics, TOPICS_PER_TURN)):
@@ -147,7 +144,7 @@ def _with_defaults(topic: NewTopic) -> NewTopic:
 
 def _shown(created: CreatedTopic) -> CreatedTopic:
     """Hides the size of a created topic from a caller that may not see its configs, as Kafka does."""
-    if not created.error_code and not may_be_shown(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, created.name):
+    if not created.error_code and not TOPIC_CONFIGS_SHOWN.shows(created.name):
         created.partition_count = created.replication_factor = -1
     return created
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.coordinator_pb2 import (
@@ -28,7 +27,7 @@ from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_server.runtime.sliced_work import map_in_slices
-from klamm_server.security.session import may_be_shown, may_be_shown_with_cluster, require
+from klamm_server.security.needs import DELETE_GROUP, DESCRIBE_GROUP, GROUP_SHOWN
 
 
 class GroupAdminRpc:
@@ -47,13 +46,12 @@ class GroupAdminRpc:
                 groups += host.rules.list_groups()
         except BrokerError as error:
             return ListGroupsResponse(error_code=error.code, error_message=error.message)
-        sees_all = may_be_shown_with_cluster(AclOperation.DESCRIBE)
         listed = [
             ListedGroup(
                 group_id=group.group_id, protocol_type=group.protocol_type, state=group.state, type=group.group_type
             )
             for group in sorted(groups)
-            if (sees_all or may_be_shown(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id))
+            if GROUP_SHOWN.shows(group.group_id)
             and (not wanted or group.state.lower() in wanted)
             and (not types or group.group_type in types)
         ]
@@ -64,7 +62,7 @@ class GroupAdminRpc:
 
     def _describe(self, group_id: str) -> DescribedGroup:
         try:
-            require(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+            DESCRIBE_GROUP.require(group_id)
             check_group_id(group_id)
             description = self._shards.of_key(group_id).rules.classic.describe(group_id)
         except BrokerError as error:
@@ -83,7 +81,7 @@ class GroupAdminRpc:
 
         def assign(group_id: str) -> None:
             try:
-                require(AclOperation.DELETE, ResourceType.GROUP, group_id)
+                DELETE_GROUP.require(group_id)
                 check_group_id(group_id)
                 by_shard[self._shards.of_key(group_id)].append(group_id)
             except BrokerError as error:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import BrokerError
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.coordinator_pb2 import (
@@ -42,7 +41,7 @@ from klamm_coordinator.rpc.described_topics import visible_to_caller
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.hosts import host_of
 from klamm_coordinator.rpc.users import user_of
-from klamm_server.security.session import require
+from klamm_server.security.needs import READ_GROUP
 
 
 class ClassicGroupsRpc:
@@ -56,7 +55,7 @@ class ClassicGroupsRpc:
 
     async def join_group(self, request: JoinGroupRequest, context: CallContext) -> JoinGroupResponse:
         try:
-            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            READ_GROUP.require(request.group_id)
             check_join(request, self._settings)
             topics = visible_to_caller(self._topics())
             reply = await self._shards.of_key(request.group_id).ask(_join(request, context, topics))
@@ -67,7 +66,7 @@ class ClassicGroupsRpc:
 
     async def sync_group(self, request: SyncGroupRequest, context: CallContext) -> SyncGroupResponse:
         try:
-            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            READ_GROUP.require(request.group_id)
             check_group_id(request.group_id)
             reply = await self._shards.of_key(request.group_id).ask(_sync(request))
         except BrokerError as error:
@@ -90,7 +89,7 @@ class ClassicGroupsRpc:
             instance_id=request.group_instance_id or None,
         )
         try:
-            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            READ_GROUP.require(request.group_id)
             check_group_id(request.group_id)
             reply = await self._shards.of_key(request.group_id).ask(lambda reply_id: make_request(reply_id=reply_id))
         except BrokerError as error:
@@ -104,7 +103,7 @@ class ClassicGroupsRpc:
             for member in request.members
         )
         try:
-            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            READ_GROUP.require(request.group_id)
             check_group_id(request.group_id)
             reply = await self._shards.of_key(request.group_id).ask(
                 lambda reply_id: LeaveGroup(reply_id=reply_id, group_id=request.group_id, leavers=leavers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.coordinator_pb2 import (
@@ -37,7 +36,7 @@ from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.hosts import host_of
 from klamm_coordinator.rpc.users import user_of
 from klamm_server.runtime.sliced_work import map_in_slices
-from klamm_server.security.session import may_be_shown, require
+from klamm_server.security.needs import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, TOPIC_SHOWN
 
 TOPIC_ID_BYTES = 16
 
@@ -57,10 +56,10 @@ class ConsumerGroupsRpc:
         self, request: ConsumerGroupHeartbeatRequest, context: CallContext
     ) -> ConsumerGroupHeartbeatResponse:
         try:
-            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            READ_GROUP.require(request.group_id)
             check_heartbeat(request, self._settings)
             for topic in request.subscribed_topic_names.names:
-                require(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+                DESCRIBE_TOPIC.require(topic)
             host = self._shards.of_key(request.group_id)
             topics = visible_to_caller(self._topics())
             client_host = request.client_host or host_of(context.peer())
@@ -87,7 +86,7 @@ class ConsumerGroupsRpc:
 
     def _describe(self, group_id: str) -> DescribedConsumerGroup:
         try:
-            require(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+            DESCRIBE_GROUP.require(group_id)
             check_group_id(group_id)
             description = self._shards.of_key(group_id).rules.consumers.describe(group_id)
         except BrokerError as error:
@@ -99,7 +98,7 @@ class ConsumerGroupsRpc:
                 error_message=f"consumer group {group_id!r} does not exist",
             )
         for topic in _assigned_topics(description):
-            if not may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+            if not TOPIC_SHOWN.shows(topic):
                 return DescribedConsumerGroup(
                     group_id=group_id,
                     error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,

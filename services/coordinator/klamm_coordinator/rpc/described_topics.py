@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klamm.acls import AclOperation, ResourceType
 from klamm_coordinator.groups.topics import TopicInfo, Topics
+from klamm_server.security.needs import TOPIC_SHOWN
 from klamm_server.security.session import CALLER, Session
 
 
@@ -31,8 +31,7 @@ class _DescribedTopics:
         return self._topics.get(name)
 
     def names(self) -> Iterable[str]:
-        may_see = self._caller.may_be_shown
-        return [name for name in self._topics.names() if may_see(AclOperation.DESCRIBE, ResourceType.TOPIC, name)]
+        return [name for name in self._topics.names() if TOPIC_SHOWN.shows_to(self._caller, name)]
 
     def is_newer(self, name: str, version: int) -> bool:
         return self._topics.is_newer(name, version)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.calls import CallContext
@@ -23,7 +22,7 @@ from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.sliced_work import map_in_slices
-from klamm_server.security.session import may_be_shown, require
+from klamm_server.security.needs import DESCRIBE_GROUP, READ_GROUP, TOPIC_SHOWN
 
 HOUR_S: Final = 3_600
 _NO_COMMIT: Final = -1
@@ -58,7 +57,7 @@ class LagRpc:
 
     async def _describe(self, group_id: str) -> pb.GroupLag:
         try:
-            require(AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+            DESCRIBE_GROUP.require(group_id)
             positions = self._positions(group_id)
             unread = await self._asker.ask((tp, _offset(at)) for tp, at in positions.items())
             lags = await map_in_slices(
@@ -85,7 +84,7 @@ class LagRpc:
             if (value := stored.get(partition)) is None
             else Committed(value.offset, value.commit_timestamp_ms)
             for partition in sorted(rules.partitions_of(group_id, self._topics()))
-            if may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, partition.topic)
+            if TOPIC_SHOWN.shows(partition.topic)
         }
 
     def _existing(self, group_id: str) -> ShardHost[GroupRules]:
@@ -101,7 +100,7 @@ class LagRpc:
     ) -> pb.ForgetLostRecordsResponse:
         group_id, topics = request.group_id, frozenset(request.topics)
         try:
-            require(AclOperation.READ, ResourceType.GROUP, group_id)
+            READ_GROUP.require(group_id)
             reply = await self._existing(group_id).ask(
                 lambda reply_id: ForgetLosses(reply_id=reply_id, group_id=group_id, topics=topics)
             )

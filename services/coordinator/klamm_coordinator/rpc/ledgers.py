@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.batches import PARTS_MAX
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.ledger_ids import LedgerId, ledger_of, ledger_problem
@@ -43,7 +42,7 @@ from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.users import user_of
 from klamm_coordinator.transaction.messages import PrepareTxn
 from klamm_coordinator.transaction_shard.rules import TransactionRules
-from klamm_server.security.session import may_be_shown, require
+from klamm_server.security.needs import PREPARE_TRANSACTION, TRANSACTION_SHOWN, WRITE_TRANSACTION
 
 _RUN_ID_LENGTH_MAX = 249
 _VERDICTS = {
@@ -63,8 +62,8 @@ class LedgersRpc:
 
     async def prepare_txn(self, request: PrepareTxnRequest, context: CallContext) -> BatchResponse:
         try:
-            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-            require(AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            WRITE_TRANSACTION.require(request.transactional_id)
+            PREPARE_TRANSACTION.require(request.transactional_id)
             check_transactional_id(request.transactional_id)
             if ledger_of(request.transactional_id) is None:
                 raise _invalid(f"{request.transactional_id!r} is not the transactional id of a part of a batch")
@@ -146,7 +145,7 @@ class LedgersRpc:
 
 def _listed(shard: TransactionRules) -> Iterator[ListedLedger]:
     for ledger, value in sorted(shard.ledgers.values.items()):
-        if not may_be_shown(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ledger.key):
+        if not TRANSACTION_SHOWN.shows(ledger.key):
             continue
         yield ListedLedger(
             name=LedgerName(sink=ledger.sink, query_id=ledger.query_id),
@@ -164,7 +163,7 @@ def _ledger(name: LedgerName) -> LedgerId:
     """Returns the ledger with that name. Raises TransactionalIdAuthorizationFailedError if the caller may not write to
     the ledger, or InvalidRequestError if the name is not valid."""
     ledger = LedgerId(name.sink, name.query_id)
-    require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, ledger.key)
+    WRITE_TRANSACTION.require(ledger.key)
     if problem := ledger_problem(ledger):
         raise _invalid(problem)
     return ledger

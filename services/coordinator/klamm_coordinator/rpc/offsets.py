@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
 from klamm.wire.calls import CallContext
@@ -34,7 +33,15 @@ from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.users import user_of
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.absent_fields import or_unknown
-from klamm_server.security.session import may, may_be_shown, require
+from klamm_server.security.needs import (
+    DELETE_GROUP,
+    DESCRIBE_GROUP,
+    DESCRIBE_TOPIC,
+    READ_GROUP,
+    READ_TOPIC,
+    TOPIC_SHOWN,
+    Need,
+)
 
 
 class OffsetsRpc:
@@ -49,7 +56,7 @@ class OffsetsRpc:
     async def offset_commit(self, request: OffsetCommitRequest, context: CallContext) -> OffsetCommitResponse:
         partitions = [TopicPartition(offset.topic, offset.partition) for offset in request.offsets]
         try:
-            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            READ_GROUP.require(request.group_id)
             check_group_id(request.group_id)
             reply = await self._shards.of_key(request.group_id).ask(self._commit(request, context))
         except BrokerError as error:
@@ -61,9 +68,9 @@ class OffsetsRpc:
         denied: list[TopicPartition] = []
         partitions = None
         if not request.all_topics:
-            denied, partitions = _by_right(AclOperation.DESCRIBE, _partitions(request.topics))
+            denied, partitions = _by_right(DESCRIBE_TOPIC, _partitions(request.topics))
         try:
-            require(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id)
+            DESCRIBE_GROUP.require(request.group_id)
             check_group_id(request.group_id)
             rules = self._shards.of_key(request.group_id).rules
             stored = rules.offsets
@@ -75,7 +82,7 @@ class OffsetsRpc:
         fetched = [
             one
             for one in rules.growth.fetch(request.group_id, partitions)
-            if partitions is not None or may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, one.partition.topic)
+            if partitions is not None or TOPIC_SHOWN.shows(one.partition.topic)
         ]
         new = [one.partition for one in fetched if one.is_new]
         starts = await self._log_starts.of(new) if new else {}
@@ -97,10 +104,10 @@ class OffsetsRpc:
         return OffsetFetchResponse(offsets=offsets)
 
     async def offset_delete(self, request: OffsetDeleteRequest, context: CallContext) -> OffsetDeleteResponse:
-        denied, allowed = _by_right(AclOperation.READ, _partitions(request.topics))
+        denied, allowed = _by_right(READ_TOPIC, _partitions(request.topics))
         partitions = tuple(allowed)
         try:
-            require(AclOperation.DELETE, ResourceType.GROUP, request.group_id)
+            DELETE_GROUP.require(request.group_id)
             check_group_id(request.group_id)
             reply = await self._shards.of_key(request.group_id).ask(
                 lambda reply_id: DeleteOffsets(reply_id=reply_id, group_id=request.group_id, partitions=partitions)
@@ -157,20 +164,18 @@ def _refuse_unstable(partitions: list[TopicPartition]) -> None:
 def _refusal(image: MetadataImage, offset: GroupOffset) -> ErrorCode:
     """Returns the error with which a commit of this offset is refused, or NONE. As in Kafka, any number is stored: some
     clients commit -1 or -2, so that the group begins again by its reset policy."""
-    if not may(AclOperation.READ, ResourceType.TOPIC, offset.topic):
+    if not READ_TOPIC.allows(offset.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     known = image.partition(offset.topic, offset.partition) is not None
     return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _by_right(
-    operation: AclOperation, partitions: Iterable[TopicPartition]
-) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """Returns the partitions on which the caller may not do this operation, and those on which it may."""
+def _by_right(need: Need, partitions: Iterable[TopicPartition]) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    """Returns the partitions for which the caller does not meet the need, and those for which it does."""
     denied: list[TopicPartition] = []
     allowed: list[TopicPartition] = []
     for partition in partitions:
-        (allowed if may(operation, ResourceType.TOPIC, partition.topic) else denied).append(partition)
+        (allowed if need.allows(partition.topic) else denied).append(partition)
     return denied, allowed
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import NO_PRODUCER_ID, TRANSACTION_STATE_TOPIC, TopicPartition
 from klamm.wire.calls import CallContext
@@ -46,7 +45,13 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.sliced_work import map_in_slices
-from klamm_server.security.session import may, may_be_shown, require
+from klamm_server.security.needs import (
+    DESCRIBE_TRANSACTION,
+    TOPIC_SHOWN,
+    TRANSACTION_SHOWN,
+    WRITE_TOPIC,
+    WRITE_TRANSACTION,
+)
 
 
 class TransactionsRpc:
@@ -71,7 +76,7 @@ class TransactionsRpc:
         self, request: InitTransactionalIdRequest, context: CallContext
     ) -> InitTransactionalIdResponse:
         try:
-            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            WRITE_TRANSACTION.require(request.transactional_id)
             check_transactional_id(request.transactional_id)
             self._check_timeout(request.transaction_timeout_ms)
             expected = None
@@ -107,7 +112,7 @@ class TransactionsRpc:
     ) -> AddPartitionsToTxnResponse:
         partitions = [TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions]
         try:
-            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            WRITE_TRANSACTION.require(request.transactional_id)
             check_transactional_id(request.transactional_id)
             producer = check_producer(request.producer_id, request.producer_epoch)
             errors = self._unusable(partitions)
@@ -126,7 +131,7 @@ class TransactionsRpc:
 
     async def end_txn(self, request: EndTxnRequest, context: CallContext) -> EndTxnResponse:
         try:
-            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+            WRITE_TRANSACTION.require(request.transactional_id)
             check_transactional_id(request.transactional_id)
             producer = check_producer(request.producer_id, request.producer_epoch)
             reply = await self._shards.of_key(request.transactional_id).ask(
@@ -166,7 +171,7 @@ class TransactionsRpc:
         listed = [
             ListedTransaction(transactional_id=one, producer_id=value.producer_id, state=value.state.text)
             for one, value in sorted(values.items())
-            if wanted(value) and may_be_shown(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, one)
+            if wanted(value) and TRANSACTION_SHOWN.shows(one)
         ]
         return ListTransactionsResponse(transactions=listed)
 
@@ -177,7 +182,7 @@ class TransactionsRpc:
 
     def _describe(self, transactional_id: str) -> DescribedTransaction:
         try:
-            require(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+            DESCRIBE_TRANSACTION.require(transactional_id)
             check_transactional_id(transactional_id)
             value = self._shards.of_key(transactional_id).rules.ids.values.get(transactional_id)
             if value is None:
@@ -193,11 +198,7 @@ class TransactionsRpc:
             start_time_ms=-1 if value.state.is_idle else value.start_ms,
             producer_id=value.producer_id,
             producer_epoch=value.producer_epoch,
-            topics=_topics(
-                partition
-                for partition in value.partitions
-                if may_be_shown(AclOperation.DESCRIBE, ResourceType.TOPIC, partition.topic)
-            ),
+            topics=_topics(partition for partition in value.partitions if TOPIC_SHOWN.shows(partition.topic)),
             prepared_ms=value.prepared_ms if value.is_prepared else 0,
         )
 
@@ -228,7 +229,7 @@ class TransactionsRpc:
 
 
 def _partition_error(image: MetadataImage, partition: TopicPartition) -> ErrorCode:
-    if not may(AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
+    if not WRITE_TOPIC.allows(partition.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if partition.topic == TRANSACTION_STATE_TOPIC:
         return ErrorCode.INVALID_TOPIC_EXCEPTION

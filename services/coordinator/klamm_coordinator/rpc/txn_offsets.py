@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from klamm.acls import AclOperation, ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
 from klamm.wire.calls import CallContext
@@ -31,7 +30,7 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.rpc.txn_markers import check_marker
 from klamm_server.runtime.gather_bounded import gather_bounded
-from klamm_server.security.session import require
+from klamm_server.security.needs import READ_GROUP, WRITE_TRANSACTION
 
 MARKERS_AT_ONCE: Final = 1_000
 """The most markers of one request that are written at the same time. Each takes a task, and a request may have very
@@ -49,8 +48,8 @@ class TxnOffsetsRpc:
 
     async def txn_offset_commit(self, request: TxnOffsetCommitRequest, context: CallContext) -> TxnOffsetCommitResponse:
         try:
-            require(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-            require(AclOperation.READ, ResourceType.GROUP, request.group_id)
+            WRITE_TRANSACTION.require(request.transactional_id)
+            READ_GROUP.require(request.group_id)
             check_group_id(request.group_id)
             check_transactional_id(request.transactional_id)
             check_producer(request.producer_id, request.producer_epoch)
