@@ -24,7 +24,7 @@ from bench.kafka_produce import PRODUCE_VERSION, TOPIC, request_of
 from bench.peer_servers import kafka, klamm
 from bench.peer_workload import create_topic, first_produce
 from klamm.records.encoder import encode_batch
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.kafka_wire import KafkaWire
 
 BATCH_BYTES = 16_384

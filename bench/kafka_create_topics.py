@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 from kio.serial import entity_reader, entity_writer
 
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.schemas import request_schema, response_schema
 
 TIMEOUT_MS = 30_000
@@ -52,7 +53,7 @@ class Client:
         self.socket = socket.create_connection((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def ask(self, api_key: ApiKey, fields: messages.Fields) -> Any:
+    def ask(self, api_key: ApiKey, fields: Fields) -> Any:
         version = VERSIONS[api_key]
         schema = request_schema(api_key, version)
         body = io.BytesIO()

@@ -19,7 +19,7 @@ import time
 from multiprocessing.connection import Connection
 
 from bench.peer_servers import klamm
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.scenarios import create_topic
 from tests.support.kafka_wire import KafkaWire
 from tests.support.largest_requests import largest_requests, size_of_answer

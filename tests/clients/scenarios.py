@@ -13,7 +13,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from klamm.records import encode_batch
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.kafka_wire import KafkaWire
 
 TIMEOUT_S = 30

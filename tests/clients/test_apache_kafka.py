@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients import scenarios
 from tests.support.apache_kafka import ApacheKafka, running_kafka
 from tests.support.kafka_wire import KafkaWire

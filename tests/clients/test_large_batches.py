@@ -20,7 +20,7 @@ from klamm.model import MAX_TIMESTAMP
 from klamm.records import HEADER_SIZE_BYTES, CompressionType, RawRecord, encode_batch, read_header
 from klamm.records.keys import parse_keys
 from klamm.records.varint import decode_length
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.test_wrong_headers import Topic, sealed
 from tests.support.apache_kafka import ApacheKafka, running_kafka
 from tests.support.kafka_wire import KafkaWire

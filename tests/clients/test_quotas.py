@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import admin
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support import java_programs
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_wire import KafkaWire

@@ -24,7 +24,7 @@ from klamm.acls import (
     PatternType,
     ResourceType,
 )
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.apache_kafka import running_kafka
 from tests.support.every_request import codes_in
 from tests.support.kafka_rights import KafkaThings, ask, kafka_cases

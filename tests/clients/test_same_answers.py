@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.clients import migration_scenario, scenarios
 from tests.clients.scenarios import IMPOSSIBLE_NAMES, NEGATIVE, Scenario, newest
 from tests.support.apache_kafka import ApacheKafka

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients import version_scenarios as scenarios
 from tests.clients.scenarios import Scenario
 from tests.support import java_programs, protocol_table

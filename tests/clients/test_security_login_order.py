@@ -12,8 +12,9 @@ import pytest
 
 from klamm.errors import ErrorCode
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.schemas import request_schema
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.every_request import requests
 from tests.support.kafka_wire import KafkaWire

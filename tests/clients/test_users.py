@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import admin as confluent
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support import java_programs
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_wire import KafkaWire

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.scenarios import TIMEOUT_MS, TIMEOUT_S
 from tests.clients.version_scenarios import METADATA_TOPIC
 from tests.support.kafka_wire import KafkaWire

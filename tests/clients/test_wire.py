@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.kafka_wire import KafkaWire
 from tests.support.waiting import wait_until
 

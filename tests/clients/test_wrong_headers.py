@@ -27,7 +27,7 @@ from klamm.records.header import (
     HEADER_SIZE_BYTES,
     TIMESTAMP_TYPE_MASK,
 )
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.scenarios import TIMEOUT_MS, create_topic
 from tests.support.apache_kafka import ApacheKafka, running_kafka
 from tests.support.go_programs import SARAMA_1_45

@@ -12,8 +12,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from klamm.records.encoder import encode_batch
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.features import LEVELS
-from klamm_broker.kafka.requests import ApiKey
 from tests.clients.scenarios import (
     GROUP,
     NOT_YET,

@@ -28,9 +28,10 @@ import atheris
 
 with atheris.instrument_imports(include=["klamm_broker", "klamm.kafka_types"]):
     from klamm_broker.kafka import messages
+    from klamm_broker.kafka.api import ApiKey
     from klamm_broker.kafka.connection import KafkaConnection
     from klamm_broker.kafka.listener import KafkaListener
-    from klamm_broker.kafka.requests import SPOKEN, ApiKey
+    from klamm_broker.kafka.served_apis import SPOKEN
     from klamm_broker.server import BrokerServer
 
 import crc32c

@@ -23,10 +23,12 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["klamm_broker", "klamm.security.sasl", "klamm_server.security"]):
+    from klamm_broker.kafka.api import ApiKey
     from klamm_broker.kafka.connection import KafkaConnection
     from klamm_broker.kafka.listener import ConnectionLimit, KafkaListener
-    from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request
+    from klamm_broker.kafka.requests import Request
     from klamm_broker.kafka.sasl_clients import SaslClients
+    from klamm_broker.kafka.served_apis import SPOKEN
 
 from klamm.acls import ANONYMOUS
 from klamm.secret import Secret

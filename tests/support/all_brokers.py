@@ -7,7 +7,7 @@ from functools import partial
 
 from kio.schema.errors import ErrorCode
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.kafka_wire import KafkaWire
 from tests.support.waiting import wait_until
 

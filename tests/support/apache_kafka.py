@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support import java_programs
 from tests.support.kafka_wire import KafkaWire
 from tests.support.ports import free_ports

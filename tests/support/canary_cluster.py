@@ -12,7 +12,7 @@ from klamm.admin import NewTopic, ScramCredentialInfo, ScramMechanism, UserScram
 from klamm.errors import ErrorCode
 from klamm.records.encoder import encode_batch
 from klamm.secret import Secret
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.authorized_cluster import AuthorizedCluster, allow
 from tests.support.kafka_wire import KafkaWire
 from tests.support.waiting import wait_until

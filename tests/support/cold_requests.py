@@ -13,9 +13,12 @@ from kio.serial import entity_reader, entity_writer
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord, TopicRecord
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.api import APIS, ApiKey
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import Request, parse_request
 from klamm_broker.kafka.schemas import request_schema, response_schema
+from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
@@ -35,10 +38,10 @@ TOPIC_IDS = TopicIds(_flights)
 ALONE = ListenerMetadata(lambda: _IMAGE, 1, "KAFKA")
 """The cluster as its only broker sees it."""
 
-Handler = Callable[[Request, Any], Awaitable[messages.Fields]]
+Handler = Callable[[Request, Any], Awaitable[Fields]]
 
 
-def request_of(api_key: ApiKey, version: int, fields: messages.Fields) -> Request:
+def request_of(api_key: ApiKey, version: int, fields: Fields) -> Request:
     """Returns the request as a client sends it. Fields that the version does not have are left out."""
     schema = request_schema(api_key, version)
     body = io.BytesIO()
@@ -48,10 +51,11 @@ def request_of(api_key: ApiKey, version: int, fields: messages.Fields) -> Reques
     return parse_request(memoryview(frame), "10.0.0.1")
 
 
-async def answer_of(handler: Handler, api_key: ApiKey, version: int, fields: messages.Fields) -> Any:
+async def answer_of(handler: Handler, api_key: ApiKey, version: int, fields: Fields) -> Any:
     """Passes a request to its handler, and returns the answer as kio's dataclass."""
     request = request_of(api_key, version, fields)
-    answer = messages.encode(request, await handler(request, messages.decode(request)))
+    fields_of_answer = await APIS[api_key].answer(handler, request, messages.decode(request))
+    answer = messages.encode(request, fields_of_answer)
     message, size = entity_reader(response_schema(api_key, version))(memoryview(answer), 0)
     assert size == len(answer)
     return message

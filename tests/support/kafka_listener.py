@@ -8,10 +8,11 @@ import struct
 from collections.abc import Callable
 
 from klamm_broker.io.request_memory import RequestMemory
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.connection_fairness import ConnectionFairness
 from klamm_broker.kafka.listener import ConnectionLimit, KafkaListener
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.sasl_clients import SaslClients
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_server.runtime.clock import SystemClock

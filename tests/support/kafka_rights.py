@@ -14,8 +14,8 @@ from typing import Any, Final
 from klamm.errors import ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC
 from klamm.records.encoder import encode_batch
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
-from klamm_server.security.operations import check_of_api
+from klamm_broker.kafka.api import APIS, ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.broker_harness import batch
 from tests.support.canary_cluster import fill, init_producer
 from tests.support.every_request import BY_NAME, codes_in, requests, requests_by_name
@@ -155,7 +155,7 @@ def _case(
 ) -> Case:
     """Returns a case. `needs` are the places of its needs in the API's row; without them, it has all needs. The request
     is that of `every_request.py` with these `changes`, if `request` does not make it."""
-    row = needs_of(check_of_api(api_key.name))
+    row = needs_of(APIS[api_key].check)
     its_needs = row if needs is None else tuple(row[place] for place in needs)
     base = {**requests(TOPIC), **requests_by_name(TOPIC)}.get(api_key, {})
     fields = {**_named(base), **changes}

@@ -13,8 +13,10 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue
 
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.schemas import request_schema, response_schema
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.message_reader import MessageReader
 from tests.support.waiting import patience
 
@@ -40,13 +42,13 @@ class KafkaWire:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, api_key: ApiKey, version: int, fields: messages.Fields) -> Any:
+    def ask(self, api_key: ApiKey, version: int, fields: Fields) -> Any:
         """Sends a request, and returns its answer. Fields that the version does not have are left out. Raises
         ConnectionError if the broker closes the connection."""
         self.send(api_key, version, fields)
         return self.receive(api_key, version)
 
-    def send(self, api_key: ApiKey, version: int, fields: messages.Fields) -> None:
+    def send(self, api_key: ApiKey, version: int, fields: Fields) -> None:
         """Sends a request whose answer the caller gets from `receive`. May be called again before."""
         self._correlation_id += 1
         self._unanswered.append(self._correlation_id)

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from klamm_broker.kafka.requests import SPOKEN
+from klamm_broker.kafka.served_apis import SPOKEN
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "kafka-protocol.md"
 BEGIN: Final = "<!-- versions: begin -->"

@@ -26,7 +26,8 @@ from klamm.errors import ErrorCode
 from klamm.ledger_ids import PREFIX as LEDGERS
 from klamm_server.metadata.acl_index import AclDraft, AclIndex
 from klamm_server.security.acls.authorizer import StandardAuthorizer
-from klamm_server.security.operations import Check, Need, Right
+from klamm_server.security.needs import Need, Right
+from klamm_server.security.operations import Check
 from tests.support.canary_cluster import CANARY
 
 Rights = frozenset[Right]

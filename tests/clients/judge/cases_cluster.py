@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from klamm.quotas import IP_KEYS, USER_AND_CLIENT_KEYS
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.judge.side import TIMEOUT_MS, UNKNOWN_ID, Ask, Cases, since
 
 Fields = Mapping[str, Any]

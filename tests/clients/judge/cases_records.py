@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from klamm.records.compression import CompressionType
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.judge.side import TIME_MS, TIMEOUT_MS, Ask, Case, Cases, TransactionalProducer, batch, since
 
 Fields = Mapping[str, Any]

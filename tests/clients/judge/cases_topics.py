@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.judge.side import TIMEOUT_MS, UNKNOWN_ID, Ask, Case, Cases, since
 
 Fields = Mapping[str, Any]

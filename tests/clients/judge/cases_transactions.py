@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.judge.cases_groups import modern_member
 from tests.clients.judge.side import Ask, Cases, GroupMembership, TransactionalProducer, since
 

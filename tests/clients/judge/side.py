@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from klamm.records.encoder import encode_batch
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.kafka_wire import KafkaWire
 
 TIMEOUT_S = 30

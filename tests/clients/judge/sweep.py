@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.clients.judge import cases_cluster, cases_groups, cases_records, cases_topics, cases_transactions
 from tests.clients.judge.differ import Found, differences
 from tests.clients.judge.normal import Normaliser, Tree

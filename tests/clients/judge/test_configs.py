@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.judge.known_config_differences import BROKER, ONLY_HERE, TOPIC
 from tests.clients.judge.side import TIMEOUT_MS, Side
 from tests.support.waiting import wait_until

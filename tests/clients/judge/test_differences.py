@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.judge import differences_page
 from tests.clients.judge.differ import Found, differences
 from tests.clients.judge.known_differences import EVERY, KNOWN, Difference, check

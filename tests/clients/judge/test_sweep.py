@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.clients.judge.known_differences import KNOWN, check
 from tests.clients.judge.side import Side
 from tests.clients.judge.sweep import CASES, common_versions, observe

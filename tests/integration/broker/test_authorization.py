@@ -24,7 +24,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.v1 import broker_pb2 as b
 from klamm.wire.v1 import common_pb2 as common
 from klamm.wire.v1 import metadata_pb2 as m
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from tests.support.broker_harness import (
     LONG_MS,

@@ -17,7 +17,7 @@ from klamm import Admin, Consumer, NewTopic, Producer, TopicPartition
 from klamm.admin import ClientQuotaAlteration, ClientQuotaEntity
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.records.encoder import encode_batch
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.waiting import patience, wait_until

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from klamm import Admin, NewTopic, Producer, TopicPartition
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.server import COLD_READ_THREADS
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import KlammProcess, running_cluster

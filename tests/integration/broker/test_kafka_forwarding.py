@@ -13,10 +13,11 @@ from klamm.rpc.grpc_transport import GrpcTransport
 from klamm.wire.v1 import controller_pb2
 from klamm.wire.v1.controller_rpc import ADMIN, AdminStub
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.configs import ConfigApis
 from klamm_broker.kafka.forwarding import ActiveController
 from klamm_broker.kafka.replicas import ReplicaApis
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.topics import TopicApis

@@ -13,7 +13,7 @@ import pytest
 from klamm import Admin, NewTopic, Producer
 from klamm.model import LATEST_TIMESTAMP
 from klamm.records.encoder import encode_batch
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import KlammProcess, running_cluster
 from tests.support.waiting import patience, wait_until

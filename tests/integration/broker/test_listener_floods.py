@@ -9,7 +9,7 @@ import struct
 
 import psutil
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import running_cluster
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from klamm_broker.kafka.requests import SPOKEN, WHOLE_ITEMS_MAX, ApiKey, items_max
+from klamm_broker.kafka.api import WHOLE_ITEMS_MAX, ApiKey, items_max
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.clients.scenarios import create_topic
 from tests.support.every_rpc import every_rpc
 from tests.support.kafka_wire import KafkaWire

@@ -13,7 +13,7 @@ import pytest
 from klamm import Admin, AsyncProducer, Consumer, NewTopic, Producer, TopicPartition
 from klamm.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from klamm.errors import SaslAuthenticationError
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.broker_cluster import read_samples
 from tests.support.certificates import client, server, write_stores
 from tests.support.klamm_process import KlammProcess, running_cluster

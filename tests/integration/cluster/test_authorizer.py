@@ -13,7 +13,7 @@ from klamm import Producer as KlammProducer
 from klamm.acls import CLUSTER_NAME, AclBindingFilter, AclOperation, ResourceType
 from klamm.admin import NewTopic
 from klamm.errors import BrokerError, ErrorCode
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.authorized_cluster import AuthorizedCluster, allow, authorized_cluster
 from tests.support.waiting import patience, wait_until
 

@@ -13,7 +13,8 @@ from klamm.acls import AclDecision, AclOperation, BuiltInRule, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_TRANSACTION
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from tests.support.coordinator_cluster import Cluster, cluster, error_of, eventually

@@ -14,7 +14,7 @@ import pytest
 from klamm import Admin, NewTopic, Producer
 from klamm.admin import ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType, ConfigSource
 from klamm.errors import EXCEPTIONS, ErrorCode, KlammError
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.broker_cluster import BrokerCluster, broker_cluster
 from tests.support.cli_runner import KlammCommand
 from tests.support.kafka_wire import KafkaWire

@@ -40,7 +40,7 @@ from klamm.security.sasl.jaas import parse_jaas
 from klamm.security.token_endpoint import ALLOWED_URLS, check_allowed
 from klamm.wire.v1 import broker_pb2
 from klamm.wire.v1 import metadata_pb2 as m
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from klamm_server.security.acls.authorizer import StandardAuthorizer

@@ -18,7 +18,7 @@ import pytest
 
 from klamm import Admin, NewTopic
 from klamm.errors import ErrorCode
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.deployed_services import HOST, Deployment
 from tests.support.kafka_wire import KafkaWire
 from tests.support.ports import free_port

@@ -11,7 +11,8 @@ from typing import Any
 
 import grpc
 
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.canary_cluster import CANARY, CanaryCluster
 from tests.support.every_request import BY_NAME, requests, requests_by_name
 from tests.support.every_rpc import Caller, every_rpc

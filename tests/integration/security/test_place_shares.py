@@ -18,7 +18,7 @@ from grpc import aio
 from klamm import Admin, NewTopic
 from klamm.wire.v1.broker_pb2 import MetadataRequest
 from klamm.wire.v1.broker_rpc import BROKER
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.broker_harness import LONG_MS, batch, fetch_request, produce_request
 from tests.support.deployed_services import HOST, Deployment
 from tests.support.kafka_wire import KafkaWire

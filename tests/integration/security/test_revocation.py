@@ -18,7 +18,7 @@ from klamm import Consumer, Producer
 from klamm.acls import AclBinding, AclBindingFilter, AclOperation, ResourceType
 from klamm.admin import NewTopic
 from klamm.errors import BrokerError, ErrorCode
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from tests.support.authorized_cluster import AuthorizedCluster, allow
 from tests.support.canary_cluster import CanaryCluster
 from tests.support.every_rpc import Caller, every_rpc

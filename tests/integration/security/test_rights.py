@@ -22,8 +22,9 @@ import pytest
 
 from klamm.acls import ANONYMOUS
 from klamm.wire.v1.coordinator_pb2 import LedgerName, RegisterRunRequest
-from klamm_broker.kafka.requests import SPOKEN
-from klamm_server.security.operations import Check, check_of_api, check_of_rpc
+from klamm_broker.kafka import api, served_apis
+from klamm_broker.kafka.api import ApiKey
+from klamm_server.security.operations import Check, check_of_rpc
 from tests.support.canary_cluster import CANARY
 from tests.support.coordinator_cluster import cluster
 from tests.support.every_rpc import Caller, every_rpc
@@ -43,7 +44,7 @@ from tests.support.single_rights import (
     unlike,
 )
 
-APIS: Final = [api_key.name for api_key in SPOKEN]
+APIS: Final = [api_key.name for api_key in served_apis.SPOKEN]
 PATHS: Final = [rpc.path for rpc in every_rpc()]
 OF_A_LOGIN: Final = {path for path in PATHS if path.startswith("/klamm.v1.Authentication/")}
 """The RPCs of a login. A listener without logins does not serve them."""
@@ -143,7 +144,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
 
 @pytest.mark.parametrize("name", APIS)
 def test_a_kafka_api_opens_with_the_rights_of_its_row_and_no_others(asked: Asked, name: str) -> None:
-    check(asked, name, check_of_api(name))
+    check(asked, name, api.APIS[ApiKey[name]].check)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -162,6 +163,9 @@ def test_every_case_is_of_a_call_that_is_served(asked: Asked) -> None:
 
 
 def test_every_set_of_rights_has_an_address_of_its_own() -> None:
-    sets = [frozenset[Rights](), *sets_of(Case("", "", needs_of(check_of_api("TXN_OFFSET_COMMIT")), str))]
+    sets = [
+        frozenset[Rights](),
+        *sets_of(Case("", "", needs_of(api.APIS[ApiKey.TXN_OFFSET_COMMIT].check), str)),
+    ]
     hosts = [host for _, host in Addresses(sets)]
     assert len(set(hosts)) == len(hosts) == len(set(sets))

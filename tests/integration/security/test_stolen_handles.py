@@ -16,7 +16,7 @@ from klamm.acls import AclOperation, ResourceType
 from klamm.admin import NewTopic
 from klamm.errors import ErrorCode
 from klamm.records.encoder import encode_batch
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_server.security.gate import FORWARDED
 from tests.support.authorized_cluster import AuthorizedCluster, allow
 from tests.support.canary_cluster import CANARY, CanaryCluster

@@ -23,7 +23,7 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_kept_clients() -> Iterator[None]:
+def no_cached_clients() -> Iterator[None]:
     """Closes the clients that readers and sinks kept in this process. Other files look for clients left behind."""
     from pyspark_klamm import cluster_access, exactly_once, sink
 

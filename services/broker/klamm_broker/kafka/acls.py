@@ -10,8 +10,9 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.acls import binding_of
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 
 
@@ -22,6 +23,7 @@ class AclApis:
     def __init__(self, controller: ActiveController) -> None:
         self._controller = controller
 
+    @api(ApiKey.DESCRIBE_ACLS, Versions(1, 3, flexible=2), forwarded_to="Admin/DescribeAcls")
     async def describe(self, request: Request, body: Any) -> Fields:
         """Returns the matching entries, grouped by resource pattern as in Kafka."""
         ask = pb.DescribeAclsRequest(filter=_filter(body))
@@ -35,6 +37,7 @@ class AclApis:
             "resources": _by_pattern([binding_of(acl) for acl in answer.acls]),
         }
 
+    @api(ApiKey.CREATE_ACLS, Versions(1, 3, flexible=2), forwarded_to="Admin/CreateAcls", is_whole=True)
     async def create(self, request: Request, body: Any) -> Fields:
         ask = pb.CreateAclsRequest(
             creations=[
@@ -57,6 +60,7 @@ class AclApis:
             return {"results": [_refused(error)] * len(body.creations)}
         return {"results": [_outcome(result.error_code, result.error_message) for result in answer.results]}
 
+    @api(ApiKey.DELETE_ACLS, Versions(1, 3, flexible=2), forwarded_to="Admin/DeleteAcls", is_whole=True)
     async def delete(self, request: Request, body: Any) -> Fields:
         ask = pb.DeleteAclsRequest(
             filters=[_filter(each) for each in body.filters],

@@ -5,15 +5,18 @@ The broker answers the request in every version, and before a login."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from klamm.errors import ErrorCode
 from klamm.kafka_types.writer import KafkaWriter
+from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.features import LEVELS
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, Versions
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import AnswerWriter
+from klamm_server.security.operations import Check
 
+_VERSIONS: Final = Versions(0, 5, flexible=3)
 _SUPPORTED_TAG: Final = 0
 _EPOCH_TAG: Final = 1
 _FINALIZED_TAG: Final = 2
@@ -24,21 +27,24 @@ _ANY_NODE: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions(request: Request, features_epoch: int, cluster_id: str, node_id: int) -> AnswerWriter:
+@api(ApiKey.API_VERSIONS, _VERSIONS, Check())
+def api_versions(
+    request: Request, spoken: Mapping[ApiKey, Versions], features_epoch: int, cluster_id: str, node_id: int
+) -> AnswerWriter:
     """Answers a client of the node `node_id` in the cluster `cluster_id`. `features_epoch` never decreases, because
-    clients trust the broker with the greatest epoch.
+    clients trust the broker with the greatest epoch. `spoken` has the versions of each API.
 
     A client that expects another node at this address gets REBOOTSTRAP_REQUIRED (KIP-1242), because addresses can
     change owners. An unsupported version gets an answer of version 0, which every client can read, with the supported
     versions of ApiVersions."""
     if not request.is_spoken:
-        return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, SPOKEN[ApiKey.API_VERSIONS])], (), 0)
+        return _answer(0, ErrorCode.UNSUPPORTED_VERSION, [(ApiKey.API_VERSIONS, _VERSIONS)], (), 0)
     if request.version >= _SOFTWARE_SINCE:
         code = _error(request, cluster_id, node_id)
         if code is not ErrorCode.NONE:
             return _answer(request.version, code, [], (), request.throttle_ms)
     features = _features(features_epoch) if request.version >= _FEATURES_SINCE else ()
-    return _answer(request.version, ErrorCode.NONE, sorted(SPOKEN.items()), features, request.throttle_ms)
+    return _answer(request.version, ErrorCode.NONE, tuple(spoken.items()), features, request.throttle_ms)
 
 
 def _error(request: Request, cluster_id: str, node_id: int) -> ErrorCode:
@@ -60,11 +66,11 @@ def _error(request: Request, cluster_id: str, node_id: int) -> ErrorCode:
 def _answer(
     version: int,
     code: ErrorCode,
-    spoken: list[tuple[ApiKey, Versions]],
+    listed: Sequence[tuple[ApiKey, Versions]],
     features: Sequence[tuple[int, bytes]],
     throttle_ms: int,
 ) -> AnswerWriter:
-    writer = AnswerWriter(flexible=version >= SPOKEN[ApiKey.API_VERSIONS].flexible)
+    writer = AnswerWriter(flexible=version >= _VERSIONS.flexible)
     writer.int16(code)
 
     def write(entry: tuple[ApiKey, Versions]) -> None:
@@ -74,7 +80,7 @@ def _answer(
         writer.int16(versions.max)
         writer.tagged_fields()
 
-    writer.array(spoken, write)
+    writer.array(listed, write)
     if version >= 1:
         writer.int32(throttle_ms)
     writer.tagged_fields(features)

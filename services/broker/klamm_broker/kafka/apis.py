@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from klamm_broker.handlers.handlers import Handlers
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.fetch import Fetch
@@ -16,8 +17,9 @@ from klamm_broker.kafka.framed_produce import FramedProduce
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.metadata import metadata
 from klamm_broker.kafka.produce import produce
-from klamm_broker.kafka.requests import ApiKey, Request
-from klamm_broker.kafka.sasl_messages import out_of_place
+from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.sasl_messages import authenticate_out_of_place, handshake_out_of_place
+from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.sliced_work import SlicedWork
@@ -68,9 +70,11 @@ class KafkaApis:
                 return metadata(request, self._handlers.missing_topics, self._cluster, self._topic_ids, self._slices)
             case ApiKey.API_VERSIONS:
                 image = self._cluster.image
-                return api_versions(request, image.end_index, image.cluster_id, self._cluster.broker_id).parts()
-            case ApiKey.SASL_HANDSHAKE | ApiKey.SASL_AUTHENTICATE:
-                return out_of_place(request)
+                return api_versions(request, SPOKEN, image.end_index, image.cluster_id, self._cluster.broker_id).parts()
+            case ApiKey.SASL_HANDSHAKE:
+                return handshake_out_of_place()
+            case ApiKey.SASL_AUTHENTICATE:
+                return authenticate_out_of_place(request)
             case ApiKey.LIST_OFFSETS if self._cold is not None:
                 # A task would look up the position in a later turn of the event loop, after each Produce that
                 # arrived in this turn. A consumer that starts at the latest offset would miss these records.

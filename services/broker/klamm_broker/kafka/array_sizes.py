@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from klamm.kafka_types.reader import TAGGED_FIELDS_MAX
-from klamm_broker.kafka.requests import ApiKey, items_max
+from klamm_broker.kafka.api import ApiKey, items_max
 from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 

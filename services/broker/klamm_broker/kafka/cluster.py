@@ -11,17 +11,22 @@ from klamm.model import CLUSTER_METADATA_TOPIC
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
 from klamm_broker.kafka import authorized_operations, features
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.listener_metadata import ListenerBroker, ListenerMetadata
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.voters import CONTROLLER_LISTENER, directory_id
 from klamm_server.runtime.clock import Clock
 from klamm_server.security.needs import CLUSTER_SHOWN
-from klamm_server.security.session import may_with_cluster
+from klamm_server.security.operations import Check
 
 _BROKERS, _CONTROLLERS = 1, 2
 """The types of endpoints in DescribeCluster (KIP-919)."""
+
+
+def _not_updated(_body: Any) -> Fields:
+    return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
 
 
 class ClusterApis:
@@ -32,6 +37,7 @@ class ClusterApis:
         self._view = view
         self._clock = clock
 
+    @api(ApiKey.DESCRIBE_CLUSTER, Versions(0, 2, flexible=0), Check(of_resources=(CLUSTER_SHOWN,)))
     async def describe(self, request: Request, body: Any) -> Fields:
         """Describes the brokers. Clients cannot ask for controllers, because controllers have no Kafka listener."""
         endpoint_type = getattr(body, "endpoint_type", _BROKERS)
@@ -56,6 +62,7 @@ class ClusterApis:
             ),
         }
 
+    @api(ApiKey.DESCRIBE_QUORUM, Versions(0, 2, flexible=0), forwarded_to="Admin/DescribeQuorum", is_whole=True)
     async def describe_quorum(self, request: Request, body: Any) -> Fields:
         """Describes the quorum of the controllers' log, which is the only quorum."""
         asked = {(topic.topic_name, one.partition_index) for topic in body.topics for one in topic.partitions}
@@ -106,6 +113,7 @@ class ClusterApis:
             "last_caught_up_timestamp": -1 if replica.lag else heard_ms,
         }
 
+    @api(ApiKey.UNREGISTER_BROKER, Versions(0, 0, flexible=0), forwarded_to="Admin/UnregisterBroker")
     async def unregister_broker(self, request: Request, body: Any) -> Fields:
         ask = pb.UnregisterBrokerRequest(broker_id=body.broker_id)
         try:
@@ -114,10 +122,15 @@ class ClusterApis:
             return {"error_code": error.code, "error_message": error.message}
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
+    @api(
+        ApiKey.UPDATE_FEATURES,
+        Versions(0, 2, flexible=0),
+        Check(of_cluster=(AclOperation.ALTER,)),
+        refused=_not_updated,
+        is_whole=True,
+    )
     async def update_features(self, request: Request, body: Any) -> Fields:
         """Accepts a request if all its levels are the current ones. Otherwise refuses the whole request."""
-        if not may_with_cluster(AclOperation.ALTER):
-            return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
         for feature_update in body.feature_updates:
             upgrade_type = getattr(feature_update, "upgrade_type", None)
             if upgrade_type is None:

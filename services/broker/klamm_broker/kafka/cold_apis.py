@@ -9,7 +9,7 @@ thread, so that clients cannot take all threads from the broker. The items of a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
 from time import thread_time
 from typing import Any, Final, TypeVar
@@ -18,17 +18,19 @@ from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.handlers.list_offsets import LateLookup, ListedOffset
 from klamm_broker.kafka import coordinators, log_dirs, messages, partitions
 from klamm_broker.kafka.acls import AclApis
+from klamm_broker.kafka.api import APIS, ApiKey, handlers_of
 from klamm_broker.kafka.cluster import ClusterApis
 from klamm_broker.kafka.configs import ConfigApis
 from klamm_broker.kafka.connection import Parts
 from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.quotas import QuotaApis
 from klamm_broker.kafka.replicas import ReplicaApis
 from klamm_broker.kafka.request_parts import joined_answer, parts_of
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.topic_pages import describe_topic_partitions
 from klamm_broker.kafka.topics import TopicApis
@@ -36,6 +38,7 @@ from klamm_broker.kafka.transactions import TransactionApis
 from klamm_broker.kafka.txn_markers import write_txn_markers
 from klamm_broker.kafka.users import UserApis
 from klamm_broker.kafka.voters import VoterApis
+from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.sliced_work import SlicedWork
 
@@ -46,7 +49,7 @@ LARGE_BYTES: Final = 16 * 1024
 
 OffsetLookups = Generator[None, None, Sequence[ListedOffset | LateLookup]]
 """The lookups of a ListOffsets, step by step."""
-ColdHandler = Callable[[Request, Any], Awaitable[messages.Fields]]
+ColdHandler = Callable[[Request, Any], Awaitable[Fields]]
 """A handler of a request. It gets the request and its body as decoded by kio."""
 
 
@@ -67,25 +70,34 @@ class ColdApis:
         self._slices = slices or SlicedWork()
         self._thread = asyncio.Lock()
         """Held by the large request that uses a thread."""
-        self._handlers: dict[ApiKey, ColdHandler] = {
-            **_partitions(handlers),
-            **_groups(GroupApis(to_coordinators, topic_ids, cluster), ConsumerGroupApis(to_coordinators, cluster)),
-            **_transactions(TransactionApis(to_coordinators, cluster, topic_ids, handlers.init_producer_id)),
-            **_voters(VoterApis(controller, lambda: cluster.image)),
-            ApiKey.WRITE_TXN_MARKERS: partial(
-                write_txn_markers, handler=handlers.write_txn_markers, coordinators=to_coordinators
-            ),
-            **_topics(TopicApis(controller, topic_ids), cluster),
-            **_configs(ConfigApis(controller, lambda: cluster.image)),
-            **_replicas(ReplicaApis(controller)),
-            **_cluster(ClusterApis(controller, cluster, clock)),
-            **_acls(AclApis(controller)),
-            **_users(UserApis(controller, lambda: cluster.image)),
-            **_quotas(QuotaApis(controller, lambda: cluster.image)),
-            ApiKey.FIND_COORDINATOR: partial(
-                coordinators.find_coordinator, finder=handlers.coordinator_finder, cluster=cluster
-            ),
-        }
+        epochs, producers = handlers.offset_for_leader_epoch, handlers.describe_producers
+        markers = handlers.write_txn_markers
+
+        def image() -> MetadataImage:
+            return cluster.image
+
+        handlers_by_key = handlers_of(
+            partial(partitions.offset_for_leader_epoch, handler=epochs),
+            partial(partitions.delete_records, handler=handlers.delete_records),
+            partial(partitions.describe_producers, handler=producers),
+            partial(log_dirs.describe_log_dirs, handler=handlers.log_dirs),
+            partial(log_dirs.alter_replica_log_dirs, handler=handlers.log_dirs),
+            partial(write_txn_markers, handler=markers, coordinators=to_coordinators),
+            partial(coordinators.find_coordinator, finder=handlers.coordinator_finder, cluster=cluster),
+            partial(describe_topic_partitions, cluster=cluster),
+            GroupApis(to_coordinators, topic_ids, cluster),
+            ConsumerGroupApis(to_coordinators, cluster),
+            TransactionApis(to_coordinators, cluster, topic_ids, handlers.init_producer_id),
+            VoterApis(controller, image),
+            TopicApis(controller, topic_ids),
+            ConfigApis(controller, image),
+            ReplicaApis(controller),
+            ClusterApis(controller, cluster, clock),
+            AclApis(controller),
+            UserApis(controller, image),
+            QuotaApis(controller, image),
+        )
+        self._handlers: Mapping[ApiKey, ColdHandler] = {**handlers_by_key, ApiKey.LIST_OFFSETS: self._list_offsets_of}
 
     async def handle(self, request: Request) -> Parts:
         """Returns the body of the answer. Raises MalformedRequestError, or another KlammError that ends the
@@ -95,16 +107,19 @@ class ColdApis:
             return parts if isinstance(parts, list) else await parts
         if len(request.frame) >= LARGE_BYTES:
             body = await self._in_thread(request, partial(messages.decode, request))
-            answer = await self._handle_parts(request, body, self._handlers[request.api_key])
+            answer = await self._handle_parts(request, body)
             return [await self._in_thread(request, partial(messages.encode, request, answer))]
-        answer = await self._handlers[request.api_key](request, messages.decode(request))
+        answer = await self._answer(request, messages.decode(request))
         return [messages.encode(request, answer)]
 
-    async def _handle_parts(self, request: Request, body: Any, handle: ColdHandler) -> messages.Fields:
+    async def _answer(self, request: Request, body: Any) -> Fields:
+        return await APIS[request.api_key].answer(self._handlers[request.api_key], request, body)
+
+    async def _handle_parts(self, request: Request, body: Any) -> Fields:
         """Handles the items of a large request in parts, one after another. Other work runs in between."""
         answers = []
         for part in parts_of(request.api_key, body):
-            answers.append(await handle(request, part))
+            answers.append(await self._answer(request, part))
             if answers[-1].get("error_code"):
                 break
             await asyncio.sleep(0)
@@ -141,15 +156,15 @@ class ColdApis:
         answers = await self._list_offsets.finish(found)
         return await self._list_fields(request, partitions.listed_fields(answers, request.version))
 
-    async def _list_fields(self, request: Request, fields: Generator[None, None, messages.Fields]) -> Parts:
+    async def _list_fields(self, request: Request, fields: Generator[None, None, Fields]) -> Parts:
         return [messages.encode(request, await self._slices.finish(fields))]
 
     async def _list_very_many_offsets(self, request: Request) -> Parts:
         body = await self._in_thread(request, partial(messages.decode, request))
-        answer = await self._handle_parts(request, body, self._list_offsets_of)
+        answer = await self._handle_parts(request, body)
         return [await self._in_thread(request, partial(messages.encode, request, answer))]
 
-    async def _list_offsets_of(self, request: Request, body: Any) -> messages.Fields:
+    async def _list_offsets_of(self, request: Request, body: Any) -> Fields:
         found = await self._slices.finish(partitions.list_offsets(request, body, self._list_offsets))
         answers = await self._list_offsets.finish(found)
         return await self._slices.finish(partitions.listed_fields(answers, request.version))
@@ -159,101 +174,3 @@ def _timed(work: Callable[[], ResultT]) -> tuple[ResultT, float]:
     """Returns the result of `work`, and the processor time that it took in seconds."""
     began_s = thread_time()
     return work(), thread_time() - began_s
-
-
-def _partitions(handlers: Handlers) -> dict[ApiKey, ColdHandler]:
-    epochs, producers = handlers.offset_for_leader_epoch, handlers.describe_producers
-    return {
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(partitions.offset_for_leader_epoch, handler=epochs),
-        ApiKey.DELETE_RECORDS: partial(partitions.delete_records, handler=handlers.delete_records),
-        ApiKey.DESCRIBE_PRODUCERS: partial(partitions.describe_producers, handler=producers),
-        ApiKey.DESCRIBE_LOG_DIRS: partial(log_dirs.describe_log_dirs, handler=handlers.log_dirs),
-        ApiKey.ALTER_REPLICA_LOG_DIRS: partial(log_dirs.alter_replica_log_dirs, handler=handlers.log_dirs),
-    }
-
-
-def _groups(groups: GroupApis, consumer_groups: ConsumerGroupApis) -> dict[ApiKey, ColdHandler]:
-    return {
-        ApiKey.JOIN_GROUP: groups.join_group,
-        ApiKey.SYNC_GROUP: groups.sync_group,
-        ApiKey.HEARTBEAT: groups.heartbeat,
-        ApiKey.LEAVE_GROUP: groups.leave_group,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.heartbeat,
-        ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.describe,
-        ApiKey.OFFSET_COMMIT: groups.offset_commit,
-        ApiKey.OFFSET_FETCH: groups.offset_fetch,
-        ApiKey.OFFSET_DELETE: groups.offset_delete,
-        ApiKey.LIST_GROUPS: groups.list_groups,
-        ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
-        ApiKey.DELETE_GROUPS: groups.delete_groups,
-    }
-
-
-def _transactions(transactions: TransactionApis) -> dict[ApiKey, ColdHandler]:
-    return {
-        ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
-        ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
-        ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
-        ApiKey.END_TXN: transactions.end_txn,
-        ApiKey.TXN_OFFSET_COMMIT: transactions.txn_offset_commit,
-        ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
-        ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
-    }
-
-
-def _topics(topics: TopicApis, cluster: ListenerMetadata) -> dict[ApiKey, ColdHandler]:
-    return {
-        ApiKey.CREATE_TOPICS: topics.create_topics,
-        ApiKey.DELETE_TOPICS: topics.delete_topics,
-        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, cluster=cluster),
-    }
-
-
-def _configs(configs: ConfigApis) -> dict[ApiKey, ColdHandler]:
-    return {
-        ApiKey.DESCRIBE_CONFIGS: configs.describe,
-        ApiKey.ALTER_CONFIGS: configs.alter,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_incrementally,
-        ApiKey.LIST_CONFIG_RESOURCES: configs.list_resources,
-    }
-
-
-def _replicas(replicas: ReplicaApis) -> dict[ApiKey, ColdHandler]:
-    return {
-        ApiKey.ELECT_LEADERS: replicas.elect_leaders,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: replicas.alter_reassignments,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: replicas.list_reassignments,
-    }
-
-
-def _cluster(cluster: ClusterApis) -> dict[ApiKey, ColdHandler]:
-    return {
-        ApiKey.DESCRIBE_CLUSTER: cluster.describe,
-        ApiKey.DESCRIBE_QUORUM: cluster.describe_quorum,
-        ApiKey.UNREGISTER_BROKER: cluster.unregister_broker,
-        ApiKey.UPDATE_FEATURES: cluster.update_features,
-    }
-
-
-def _acls(acls: AclApis) -> dict[ApiKey, ColdHandler]:
-    return {
-        ApiKey.DESCRIBE_ACLS: acls.describe,
-        ApiKey.CREATE_ACLS: acls.create,
-        ApiKey.DELETE_ACLS: acls.delete,
-    }
-
-
-def _users(users: UserApis) -> dict[ApiKey, ColdHandler]:
-    return {
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe_scram_credentials,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter_scram_credentials,
-    }
-
-
-def _quotas(quotas: QuotaApis) -> dict[ApiKey, ColdHandler]:
-    return {ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe, ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter}
-
-
-def _voters(voters: VoterApis) -> dict[ApiKey, ColdHandler]:
-    return {ApiKey.ADD_RAFT_VOTER: voters.add, ApiKey.REMOVE_RAFT_VOTER: voters.remove}

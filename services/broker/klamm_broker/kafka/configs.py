@@ -15,11 +15,12 @@ from klamm.wire.v1.metadata_pb2 import (
     CONFIG_RESOURCE_TYPE_GROUP,
     CONFIG_RESOURCE_TYPE_TOPIC,
 )
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.image import MetadataImage
-from klamm_server.security.session import may_with_cluster
+from klamm_server.security.operations import Check
 
 _CONFIG_TYPES: Final = {
     "BOOLEAN": 1,
@@ -37,6 +38,10 @@ _BROKER_LOGGER, _CLIENT_METRICS = 8, 16
 """Types of resources that have configs in Kafka, but no resources to list in this cluster."""
 
 
+def _not_listed(_body: Any) -> Fields:
+    return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "config_resources": []}
+
+
 class ConfigApis:
     """Answers requests about configs. Each method takes a decoded request and returns the answer's fields."""
 
@@ -44,6 +49,7 @@ class ConfigApis:
         self._controller = controller
         self._image = image
 
+    @api(ApiKey.DESCRIBE_CONFIGS, Versions(1, 4, flexible=4), forwarded_to="Admin/DescribeConfigs")
     async def describe(self, request: Request, body: Any) -> Fields:
         ask = pb.DescribeConfigsRequest(
             resources=[
@@ -66,6 +72,7 @@ class ConfigApis:
             ]
         return {"results": [_described(result) for result in results]}
 
+    @api(ApiKey.ALTER_CONFIGS, Versions(0, 2, flexible=2), forwarded_to="Admin/IncrementalAlterConfigs", is_whole=True)
     async def alter(self, request: Request, body: Any) -> Fields:
         """Replaces all configs of resources (the older API). A config that the request does not name gets its
         default."""
@@ -80,6 +87,12 @@ class ConfigApis:
         nulls = [[config.name for config in resource.configs if config.value is None] for resource in body.resources]
         return await self._alter(body, resources, nulls)
 
+    @api(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        Versions(0, 1, flexible=1),
+        forwarded_to="Admin/IncrementalAlterConfigs",
+        is_whole=True,
+    )
     async def alter_incrementally(self, request: Request, body: Any) -> Fields:
         resources = [
             pb.AlterConfigsResource(
@@ -137,11 +150,17 @@ class ConfigApis:
             return [pb.NamedResult(error_code=error.code, error_message=error.message)] * len(resources)
         return list(answer.results)
 
+    @api(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        Versions(0, 1, flexible=0),
+        Check(of_cluster=(AclOperation.DESCRIBE_CONFIGS,)),
+        refused=_not_listed,
+        is_whole=True,
+    )
     async def list_resources(self, request: Request, body: Any) -> Fields:
         """Lists the resources that have configs, by kind (KIP-1142). Version 0 lists only subscriptions to clients'
         metrics, and there are none."""
-        if not may_with_cluster(AclOperation.DESCRIBE_CONFIGS):
-            return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "config_resources": []}
+
         if request.version == 0:
             return {"error_code": ErrorCode.NONE, "config_resources": []}
         image = self._image()

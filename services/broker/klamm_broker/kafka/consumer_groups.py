@@ -13,10 +13,11 @@ from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.coordinators import check_is_coordinator
+from klamm_broker.kafka.fields import Fields, milliseconds
 from klamm_broker.kafka.forwarding import Coordinators
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_server.runtime.gather_bounded import gather_bounded
 from klamm_server.security.needs import DESCRIBE_GROUP
@@ -36,6 +37,12 @@ class ConsumerGroupApis:
         self._coordinators = coordinators
         self._cluster = cluster
 
+    @api(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        Versions(0, 1, flexible=0),
+        forwarded_to="Coordinator/ConsumerGroupHeartbeat",
+        is_whole=True,
+    )
     async def heartbeat(self, request: Request, body: Any) -> Fields:
         try:
             _check(request, body)
@@ -57,6 +64,7 @@ class ConsumerGroupApis:
             "assignment": _assignment(answer.assignment) if answer.HasField("assignment") else None,
         }
 
+    @api(ApiKey.CONSUMER_GROUP_DESCRIBE, Versions(0, 1, flexible=0), forwarded_to="Coordinator/ConsumerGroupDescribe")
     async def describe(self, request: Request, body: Any) -> Fields:
         describe = partial(self._describe, body.include_authorized_operations)
         return {"groups": await gather_bounded(describe, body.group_ids)}

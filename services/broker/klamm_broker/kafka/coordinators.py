@@ -24,12 +24,14 @@ from typing import Any
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm_broker.handlers.find_coordinator import CoordinatorFinder
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_server.runtime.sliced_work import map_in_slices
 
 
+@api(ApiKey.FIND_COORDINATOR, Versions(0, 6, flexible=3), rights_of="Broker/FindCoordinator")
 async def find_coordinator(request: Request, body: Any, finder: CoordinatorFinder, cluster: ListenerMetadata) -> Fields:
     """Returns a live broker as the coordinator of each key, if the shard's owner is available."""
     keys = list(body.coordinator_keys) if request.version >= 4 else [body.key]

@@ -19,6 +19,7 @@ from klamm_broker.handlers.fetch import FetchHandler, FetchQuery, reader_terms
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
+from klamm_broker.kafka.api import ApiKey, Versions, api, check_count
 from klamm_broker.kafka.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -29,7 +30,7 @@ from klamm_broker.kafka.fetch_sessions import (
 )
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.requests import Request, check_count
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, Part
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
@@ -79,6 +80,7 @@ class Fetch:
         self._sessions = sessions
         self._clock = clock
 
+    @api(ApiKey.FETCH, Versions(4, 18, flexible=12), rights_of="Broker/Fetch")
     def fetch(self, request: Request) -> list[Part] | Coroutine[Any, Any, list[Part]]:
         """Returns the answer, or a coroutine if the fetch must wait. Raises MalformedRequestError and
         InvalidRequestError."""

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
-from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
+from klamm_broker.kafka.api import WHOLE_ITEMS_MAX
 from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer
 from klamm_broker.replica.reader_watch import PartitionKey, ReaderContext, ReaderWatch, Topic, WatchedReader
 from klamm_server.runtime.byte_shares import ByteShares, Share, unbounded

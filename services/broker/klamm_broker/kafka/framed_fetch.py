@@ -15,6 +15,7 @@ from klamm_broker.handlers.fetch import FetchHandler, FetchQuery
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
+from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import MalformedRequestError
@@ -36,6 +37,7 @@ class FramedFetch:
         self._nodes = nodes
         self._grpc_listener = grpc_listener
 
+    @api(ApiKey.KLAMM_FETCH, Versions(0, 0, flexible=1), rights_of="Broker/Fetch", is_klamms=True)
     def fetch(self, request: Request) -> Answer | PendingAnswer:
         """Returns the answer, or a coroutine if the fetch must wait. Raises MalformedRequestError or
         InvalidRequestError if the message is not valid, and CallFailed if it has too many items."""

@@ -13,6 +13,7 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.wire.v1.broker_pb2 import ProduceResponse
 from klamm_broker.handlers.produce import PendingAnswers, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
+from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.connection import Answer, PendingAnswer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.messages.nodes import BrokerNodes
@@ -34,6 +35,7 @@ class FramedProduce:
         self._grpc_listener = grpc_listener
         self._request_timeout_ms = request_timeout_ms
 
+    @api(ApiKey.KLAMM_PRODUCE, Versions(0, 0, flexible=1), rights_of="Broker/Produce", is_klamms=True)
     def produce(self, request: Request) -> Answer | PendingAnswer:
         """Returns the answer, or a coroutine if the produce must wait. Raises InvalidRequestError if the message is not
         valid, and CallFailed if it has too many items."""

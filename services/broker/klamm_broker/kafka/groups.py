@@ -16,10 +16,11 @@ from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.coordinators import check_is_coordinator
+from klamm_broker.kafka.fields import Fields, milliseconds
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.offset_topics import OffsetTopic, offset_topics, with_ids
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds
@@ -50,6 +51,7 @@ class GroupApis:
         self._topic_ids = topic_ids
         self._cluster = cluster
 
+    @api(ApiKey.JOIN_GROUP, Versions(0, 9, flexible=6), forwarded_to="Coordinator/JoinGroup", is_whole=True)
     async def join_group(self, request: Request, body: Any) -> Fields:
         session_ms = milliseconds(body.session_timeout)
         # Version 0 has one timeout for both purposes.
@@ -96,6 +98,7 @@ class GroupApis:
             "members": members,
         }
 
+    @api(ApiKey.SYNC_GROUP, Versions(0, 5, flexible=4), forwarded_to="Coordinator/SyncGroup", is_whole=True)
     async def sync_group(self, request: Request, body: Any) -> Fields:
         if request.version >= NAMES_ITS_PROTOCOL and None in (body.protocol_type, body.protocol_name):
             return {
@@ -127,6 +130,7 @@ class GroupApis:
             "assignment": answer.assignment,
         }
 
+    @api(ApiKey.HEARTBEAT, Versions(0, 4, flexible=4), forwarded_to="Coordinator/Heartbeat")
     async def heartbeat(self, request: Request, body: Any) -> Fields:
         ask = pb.HeartbeatRequest(
             group_id=body.group_id,
@@ -140,6 +144,7 @@ class GroupApis:
             return {"error_code": error.code}
         return {"error_code": answer.error_code}
 
+    @api(ApiKey.LEAVE_GROUP, Versions(0, 5, flexible=4), forwarded_to="Coordinator/LeaveGroup")
     async def leave_group(self, request: Request, body: Any) -> Fields:
         if request.version >= 3:
             leavers = [
@@ -175,6 +180,7 @@ class GroupApis:
 
     # Offsets
 
+    @api(ApiKey.OFFSET_COMMIT, Versions(2, 10, flexible=8), forwarded_to="Coordinator/OffsetCommit")
     async def offset_commit(self, request: Request, body: Any) -> Fields:
         # KIP-848 renamed this field. Its meaning for a classic group is the same.
         generation_id = getattr(body, "generation_id_or_member_epoch", None)
@@ -217,6 +223,7 @@ class GroupApis:
         ]
         return {"topics": with_ids(by_topic([*results, *unknown], _outcome), topics)}
 
+    @api(ApiKey.OFFSET_FETCH, Versions(1, 10, flexible=6), forwarded_to="Coordinator/OffsetFetch")
     async def offset_fetch(self, request: Request, body: Any) -> Fields:
         require_stable = getattr(body, "require_stable", False)
         asked = body.groups if request.version >= 8 else [body]
@@ -259,6 +266,7 @@ class GroupApis:
             "topics": [] if answer.error_code else [*with_ids(found, topics), *unknown],
         }
 
+    @api(ApiKey.OFFSET_DELETE, Versions(0, 0, flexible=1), forwarded_to="Coordinator/OffsetDelete")
     async def offset_delete(self, request: Request, body: Any) -> Fields:
         ask = pb.OffsetDeleteRequest(
             group_id=body.group_id,
@@ -283,6 +291,7 @@ class GroupApis:
 
     # Administration
 
+    @api(ApiKey.LIST_GROUPS, Versions(0, 5, flexible=3), forwarded_to="Coordinator/ListGroups", is_whole=True)
     async def list_groups(self, request: Request, body: Any) -> Fields:
         ask = pb.ListGroupsRequest(states=getattr(body, "states_filter", ()), types=getattr(body, "types_filter", ()))
         try:
@@ -304,6 +313,7 @@ class GroupApis:
         code = next((answer.error_code for answer in answers if answer.error_code), 0)
         return {"error_code": code, "groups": groups}
 
+    @api(ApiKey.DESCRIBE_GROUPS, Versions(0, 6, flexible=5), forwarded_to="Coordinator/DescribeGroups")
     async def describe_groups(self, request: Request, body: Any) -> Fields:
         is_asked_for = getattr(body, "include_authorized_operations", False)
         return {"groups": await gather_bounded(partial(self._describe, request.version, is_asked_for), body.groups)}
@@ -345,6 +355,7 @@ class GroupApis:
             "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
         }
 
+    @api(ApiKey.DELETE_GROUPS, Versions(0, 3, flexible=2), forwarded_to="Coordinator/DeleteGroups")
     async def delete_groups(self, request: Request, body: Any) -> Fields:
         return {"results": await gather_bounded(self._delete, body.groups_names)}
 

@@ -25,7 +25,6 @@ from klamm_broker.kafka.handshake_limit import HandshakeLimit
 from klamm_broker.kafka.listener import ConnectionLimit, KafkaListener
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.recently_fenced_brokers import RecentlyFencedBrokers
-from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.sasl_clients import SaslClients
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_broker.messages.nodes import BrokerNodes
@@ -44,7 +43,6 @@ from klamm_server.security.auditor import Auditor
 from klamm_server.security.gate import Gate
 from klamm_server.security.listeners_tls import ListenersTls
 from klamm_server.security.logins.logins import Logins
-from klamm_server.security.operations import check_of_api
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
 from klamm_server.security.quotas.rate_window import WindowSpan
@@ -52,9 +50,7 @@ from klamm_server.security.quotas.rate_window import WindowSpan
 
 class KafkaListeners:
     """All Kafka listeners of a broker. The owner calls `bind`, `open` and `close`. Without Kafka listeners in the
-    config they do nothing.
-
-    Raises UncheckedCallError if the table of operations does not define the callers of an API."""
+    config they do nothing."""
 
     def __init__(
         self,
@@ -75,8 +71,6 @@ class KafkaListeners:
         quotas: ClientQuotas | None = None,
         auditor: Auditor | None = None,
     ) -> None:
-        for api_key in ApiKey:
-            check_of_api(api_key.name)
         self._listeners = config.resolved_listeners()
         self._coordinators = Coordinators(transport, image, config.resolved_listeners().between_servers)
         self._controller = ActiveController(transport, controllers, metadata, clock)
@@ -97,10 +91,10 @@ class KafkaListeners:
         self._pace = pace = ConnectionPace(config.max_connection_creation_rate, span)
         on_their_way_in = HandshakeLimit(config.max_unauthenticated_connections)
         pairs = config.kafka_beside()
-        just_fenced = RecentlyFencedBrokers(image, clock, listed_ms=config.broker_session_timeout_ms)
+        recently_fenced = RecentlyFencedBrokers(image, clock, listed_ms=config.broker_session_timeout_ms)
 
         def listener(one: Listener) -> KafkaListener:
-            view = ListenerMetadata(image, config.node_id, one.name, just_fenced.ids)
+            view = ListenerMetadata(image, config.node_id, one.name, recently_fenced.ids)
             beside = next((grpc for grpc, kafka in pairs.items() if kafka == one.name), "")
             apis = KafkaApis(
                 handlers,

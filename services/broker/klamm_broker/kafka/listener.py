@@ -10,16 +10,16 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-from klamm.acls import CLUSTER_NAME, ResourceType
 from klamm.ordered_set import OrderedSet
 from klamm.quotas import CONNECTION_CREATION_RATE
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.request_times import RequestTimes, waiting
+from klamm_broker.kafka.api import APIS, ApiKey
 from klamm_broker.kafka.connection import Answer, KafkaConnection, PendingAnswer
 from klamm_broker.kafka.connection_fairness import ConnectionFairness
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.sasl_clients import SaslClients
 from klamm_broker.kafka.slice_sender import SliceSender
 from klamm_broker.kafka.throttle import Throttle
@@ -33,7 +33,6 @@ from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import watch
 from klamm_server.security.audit.decisions import Call
 from klamm_server.security.gate import Gate
-from klamm_server.security.operations import check_of_api
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
 from klamm_server.security.quotas.connection_rates import MUTED_MAX, ConnectionRates
@@ -282,9 +281,8 @@ class KafkaListener:
         """Returns True if the client has no right to an API of servers."""
         if self._gate is None or api_key is not ApiKey.WRITE_TXN_MARKERS:
             return False
-        session = _session(self._gate, connection)
-        needed = check_of_api(api_key.name).of_cluster
-        return not any(session.may_be_shown(one, ResourceType.CLUSTER, CLUSTER_NAME) for one in needed)
+        needed = APIS[api_key].check.of_cluster
+        return not _session(self._gate, connection).may_be_shown_with_cluster(*needed)
 
     def _charged(self, connection: KafkaConnection, request: Request) -> Request:
         """Returns the request with its throttle, after it has charged a produce for its bytes."""

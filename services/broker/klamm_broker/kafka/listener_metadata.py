@@ -34,12 +34,12 @@ class ListenerMetadata:
         image: Callable[[], MetadataImage],
         broker_id: int,
         listener: str,
-        just_fenced: Callable[[], frozenset[int]] = frozenset,
+        recently_fenced: Callable[[], frozenset[int]] = frozenset,
     ) -> None:
         self._image = image
         self.broker_id = broker_id
         self._listener = listener
-        self._just_fenced = just_fenced
+        self._recently_fenced = recently_fenced
 
     @property
     def image(self) -> MetadataImage:
@@ -52,8 +52,8 @@ class ListenerMetadata:
     def listed(self) -> list[ListenerBroker]:
         """Returns the brokers that Metadata lists, sorted by id: live brokers, and those that were fenced a moment
         ago."""
-        just_fenced = self._just_fenced()
-        return [one for one in self.registered() if not one.fenced or one.broker_id in just_fenced]
+        recently_fenced = self._recently_fenced()
+        return [one for one in self.registered() if not one.fenced or one.broker_id in recently_fenced]
 
     def registered(self) -> list[ListenerBroker]:
         """Returns all registered brokers with this listener, including fenced ones, sorted by id."""

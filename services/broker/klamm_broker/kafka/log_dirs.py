@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from klamm.acls import AclOperation
 from klamm.errors import ErrorCode
 from klamm_broker.handlers.log_dirs import DescribedReplica, LogDirsHandler, ReplicaMove, StartedMove
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.groups import by_topic
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
-from klamm_server.security.session import may_with_cluster
 
 
+def _not_described(_body: Any) -> Fields:
+    return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
+
+
+def _not_altered(body: Any) -> Fields:
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return _answered([StartedMove(move.topic, move.partition, denied) for move in _moves(body)])
+
+
+@api(
+    ApiKey.DESCRIBE_LOG_DIRS,
+    Versions(1, 5, flexible=2),
+    rights_of="Broker/DescribeLogDirs",
+    refused=_not_described,
+    is_whole=True,
+)
 async def describe_log_dirs(request: Request, body: Any, handler: LogDirsHandler) -> Fields:
     """Describes the log directories. Without topics, the answer has all partitions in them."""
-    if not may_with_cluster(AclOperation.DESCRIBE):
-        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
     named = {topic.topic: topic.partitions for topic in body.topics or ()}
     partitions = {(topic.topic, number) for topic in body.topics or () for number in topic.partitions}
     results = [
@@ -41,21 +55,29 @@ async def describe_log_dirs(request: Request, body: Any, handler: LogDirsHandler
     return {"error_code": ErrorCode.NONE, "results": results}
 
 
+@api(
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    Versions(1, 2, flexible=2),
+    rights_of="Broker/AlterReplicaLogDirs",
+    refused=_not_altered,
+)
 async def alter_replica_log_dirs(request: Request, body: Any, handler: LogDirsHandler) -> Fields:
     """Starts moves one after another. A move is answered when its copy has begun."""
-    moves = [
+    return _answered(await handler.alter_replica_log_dirs(_moves(body)))
+
+
+def _moves(body: Any) -> list[ReplicaMove]:
+    return [
         ReplicaMove(topic.name, number, log_dir.path)
         for log_dir in body.dirs
         for topic in log_dir.topics
         for number in topic.partitions
     ]
-    if may_with_cluster(AclOperation.ALTER):
-        started = await handler.alter_replica_log_dirs(moves)
-    else:
-        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        started = [StartedMove(move.topic, move.partition, denied) for move in moves]
-    by_name = by_topic(started, _altered)
-    return {"results": [{"topic_name": one["topic"], "partitions": one["partitions"]} for one in by_name]}
+
+
+def _answered(started: Sequence[StartedMove]) -> Fields:
+    topics = by_topic(started, _altered)
+    return {"results": [{"topic_name": topic["topic"], "partitions": topic["partitions"]} for topic in topics]}
 
 
 def _replica(replica: DescribedReplica) -> Fields:

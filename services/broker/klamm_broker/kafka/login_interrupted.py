@@ -11,8 +11,9 @@ from typing import Final
 
 from klamm.errors import ErrorCode
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.api import APIS, ApiKey
 from klamm_broker.kafka.connection import Parts
-from klamm_broker.kafka.requests import OF_KLAMM, ApiKey, Request
+from klamm_broker.kafka.requests import Request
 
 _NOBODY: Final = {"node_id": -1, "port": -1, "producer_epoch": -1}
 """The values with which Kafka says that there is no coordinator and no producer."""
@@ -20,7 +21,7 @@ _NOBODY: Final = {"node_id": -1, "port": -1, "producer_epoch": -1}
 
 def interrupted_answer(request: Request) -> Parts | None:
     """Returns the body of the answer, or None if the API has no error for the whole request."""
-    if request.api_key in OF_KLAMM:
+    if APIS[request.api_key].is_klamms:
         return None
     if request.api_key is ApiKey.API_VERSIONS and not request.is_spoken:
         request = request._replace(version=0)

@@ -12,18 +12,19 @@ import datetime
 import functools
 import io
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from klamm_broker.kafka.api import COLD_REQUEST_MAX_BYTES, ApiKey
 from klamm_broker.kafka.array_sizes import check_array_sizes
-from klamm_broker.kafka.requests import COLD_REQUEST_MAX_BYTES, ApiKey, Request
+from klamm_broker.kafka.fields import Fields
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 
-Fields = Mapping[str, Any]
 _LONGER_THAN_READ: Final = frozenset({ApiKey.ALTER_USER_SCRAM_CREDENTIALS})
 """librdkafka 2.16 sends this request with an extra byte at its end. Kafka does not check the end of a request."""
 
@@ -65,11 +66,6 @@ def encode_error(request: Request, error: Fields) -> bytes | None:
     if all(field.name != "error_code" for field in _plan(entity_class)):
         return None
     return encode(request, {**_nothing(entity_class), **error})
-
-
-def milliseconds(value: datetime.timedelta) -> int:
-    """Returns a duration of a request in milliseconds."""
-    return value // datetime.timedelta(milliseconds=1)
 
 
 @functools.cache

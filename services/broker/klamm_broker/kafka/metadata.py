@@ -15,14 +15,16 @@ from klamm.model import INTERNAL_TOPICS
 from klamm_broker.handlers.metadata import MissingTopics, leader_error
 from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.api import COLD_REQUEST_MAX_BYTES, ITEMS_MAX, ApiKey, Versions, api
 from klamm_broker.kafka.connection import Answer, Parts, PendingAnswer
 from klamm_broker.kafka.listener_metadata import ListenerBroker, ListenerMetadata
-from klamm_broker.kafka.requests import COLD_REQUEST_MAX_BYTES, ITEMS_MAX, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.runtime.sliced_work import SlicedWork
-from klamm_server.security.needs import CLUSTER_SHOWN
+from klamm_server.security.needs import CLUSTER_SHOWN, CREATE_TOPIC, DESCRIBE_TOPIC, TOPIC_SHOWN
+from klamm_server.security.operations import Check
 
 CREATION_WAIT_MS = 1_000
 """How long a Metadata request waits for a creation, in milliseconds. Clients send no timeout with it, and no further
@@ -42,6 +44,11 @@ class _NamedTopics(NamedTuple):
     valid name of a topic. `names` has the key in place of the name, which the client must not learn."""
 
 
+@api(
+    ApiKey.METADATA,
+    Versions(0, 13, flexible=9),
+    Check(of_resources=(DESCRIBE_TOPIC, TOPIC_SHOWN, CREATE_TOPIC, CLUSTER_SHOWN)),
+)
 def metadata(
     request: Request, missing: MissingTopics, cluster: ListenerMetadata, topic_ids: TopicIds, slices: SlicedWork
 ) -> Answer | PendingAnswer:

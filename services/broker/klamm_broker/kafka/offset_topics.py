@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from klamm_broker.kafka.messages import Fields
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
 
 

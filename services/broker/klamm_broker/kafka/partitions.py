@@ -21,8 +21,9 @@ from klamm_broker.handlers.delete_records import DeletedRecords, DeleteRecordsHa
 from klamm_broker.handlers.describe_producers import DescribeProducersHandler, PartitionProducers
 from klamm_broker.handlers.list_offsets import LateLookup, ListedOffset, ListOffsetsHandler, OffsetQuery
 from klamm_broker.handlers.offset_for_leader_epoch import EpochEndOffset, EpochQuery, OffsetForLeaderEpochHandler
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields, milliseconds
 from klamm_broker.kafka.groups import by_topic
-from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 
 _ANSWERED_SINCE: Final = {
@@ -44,6 +45,7 @@ _PARTITIONS_PER_STEP: Final = 500
 """The partitions of a ListOffsets that are read or answered in one step."""
 
 
+@api(ApiKey.LIST_OFFSETS, Versions(1, 11, flexible=6), rights_of="Broker/ListOffsets")
 def list_offsets(
     request: Request, body: Any, handler: ListOffsetsHandler
 ) -> Generator[None, None, Sequence[ListedOffset | LateLookup]]:
@@ -93,6 +95,7 @@ def _list_offsets_error(one: OffsetQuery, version: int, named: Counter[tuple[str
     return ErrorCode.NONE
 
 
+@api(ApiKey.OFFSET_FOR_LEADER_EPOCH, Versions(2, 4, flexible=4), rights_of="Broker/OffsetForLeaderEpoch")
 async def offset_for_leader_epoch(request: Request, body: Any, handler: OffsetForLeaderEpochHandler) -> Fields:
     ends = handler.offsets_for_leader_epochs(
         EpochQuery(topic.topic, partition.partition, partition.current_leader_epoch, partition.leader_epoch)
@@ -102,6 +105,7 @@ async def offset_for_leader_epoch(request: Request, body: Any, handler: OffsetFo
     return {"topics": by_topic(ends, _epoch_end)}
 
 
+@api(ApiKey.DELETE_RECORDS, Versions(0, 2, flexible=2), rights_of="Broker/DeleteRecords")
 async def delete_records(request: Request, body: Any, handler: DeleteRecordsHandler) -> Fields:
     deletions = [
         RecordDeletion(topic.name, partition.partition_index, partition.offset)
@@ -114,6 +118,7 @@ async def delete_records(request: Request, body: Any, handler: DeleteRecordsHand
     return {"topics": by_topic(deleted, _deleted)}
 
 
+@api(ApiKey.DESCRIBE_PRODUCERS, Versions(0, 0, flexible=0), rights_of="Broker/DescribeProducers")
 async def describe_producers(request: Request, body: Any, handler: DescribeProducersHandler) -> Fields:
     """Describes the producers that a partition's leader remembers, with their open transactions (KIP-664)."""
     described = handler.describe_producers(

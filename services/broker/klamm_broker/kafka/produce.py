@@ -18,10 +18,11 @@ from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.handlers.produce import ACKS_NONE, PartitionRecords, PendingAnswers, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
+from klamm_broker.kafka.api import ApiKey, Versions, api, check_count
 from klamm_broker.kafka.connection import Answer, PendingAnswer, UnansweredError
 from klamm_broker.kafka.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.requests import Request, check_count
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.kafka.wire import AnswerWriter, MalformedRequestError
 
@@ -47,6 +48,7 @@ _Ids = dict[str, bytes]
 """The topic ids by topic name, if the client names topics by id."""
 
 
+@api(ApiKey.PRODUCE, Versions(3, 13, flexible=9, unsupported_min=0), rights_of="Broker/Produce")
 def produce(
     request: Request, handler: ProduceHandler, cluster: ListenerMetadata, topic_ids: TopicIds
 ) -> Answer | PendingAnswer:

@@ -6,18 +6,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from klamm.acls import AclOperation
+from klamm.acls import ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.quotas import QuotaEntity, quota_entity
 from klamm.wire.quotas import entity_of, entity_parts
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.quotas import FilterComponent, described_quotas
-from klamm_server.security.session import require_cluster
+from klamm_server.security.session import refusal
+
+
+def _refused(error: BrokerError) -> Fields:
+    return {"error_code": error.code, "error_message": error.message, "entries": None}
+
+
+def _not_described(_body: Any) -> Fields:
+    return _refused(refusal(ResourceType.CLUSTER))
 
 
 class QuotaApis:
@@ -27,6 +36,7 @@ class QuotaApis:
         self._controller = controller
         self._image = image
 
+    @api(ApiKey.ALTER_CLIENT_QUOTAS, Versions(0, 1, flexible=1), forwarded_to="Admin/AlterClientQuotas", is_whole=True)
     async def alter(self, request: Request, body: Any) -> Fields:
         ask = pb.AlterClientQuotasRequest(
             alterations=[
@@ -59,6 +69,13 @@ class QuotaApis:
             ]
         }
 
+    @api(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        Versions(0, 1, flexible=1),
+        rights_of="Admin/DescribeClientQuotas",
+        refused=_not_described,
+        is_whole=True,
+    )
     async def describe(self, request: Request, body: Any) -> Fields:
         """Describes the quotas of the entities that the filter selects."""
         components = [
@@ -66,10 +83,9 @@ class QuotaApis:
             for component in body.components
         ]
         try:
-            require_cluster(AclOperation.DESCRIBE_CONFIGS)
             found = described_quotas(self._image(), components, strict=body.strict)
         except BrokerError as error:
-            return {"error_code": error.code, "error_message": error.message, "entries": None}
+            return _refused(error)
         entries = [
             {"entity": _entity(entity), "values": [{"key": key, "value": value} for key, value in values.items()]}
             for entity, values in found

@@ -11,9 +11,10 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
 from klamm.wire.v1.metadata_pb2 import BrokerIds
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields, milliseconds
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
 from klamm_broker.kafka.groups import by_topic
-from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 
 
@@ -23,6 +24,7 @@ class ReplicaApis:
     def __init__(self, controller: ActiveController) -> None:
         self._controller = controller
 
+    @api(ApiKey.ELECT_LEADERS, Versions(0, 2, flexible=2), forwarded_to="Admin/ElectLeaders")
     async def elect_leaders(self, request: Request, body: Any) -> Fields:
         """Elects leaders of the named partitions. Without partitions, elects leaders of all partitions that need an
         election."""
@@ -56,6 +58,11 @@ class ReplicaApis:
             ],
         }
 
+    @api(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        Versions(0, 1, flexible=0),
+        forwarded_to="Admin/AlterPartitionReassignments",
+    )
     async def alter_reassignments(self, request: Request, body: Any) -> Fields:
         timeout_ms = milliseconds(body.timeout)
         may_change_factor = getattr(body, "allow_replication_factor_change", True)
@@ -86,6 +93,9 @@ class ReplicaApis:
             return {**answer, "error_code": error.code, "error_message": error.message}
         return {**answer, "responses": by_topic(results, _outcome)}
 
+    @api(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, Versions(0, 0, flexible=0), forwarded_to="Admin/ListPartitionReassignments"
+    )
     async def list_reassignments(self, request: Request, body: Any) -> Fields:
         """Lists the reassignments of the named topics. Without topics, lists all. Kafka ignores the request's
         timeout."""

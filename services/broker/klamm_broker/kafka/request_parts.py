@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from klamm.errors import ErrorCode
-from klamm_broker.kafka.messages import Fields
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.fields import Fields
 
 PART_ITEMS: Final = 250
 """The most items of a part. Each of them takes some microseconds here, and some at the server that changes it."""

@@ -14,9 +14,10 @@ from typing import Final
 
 from klamm.errors import ErrorCode
 from klamm_broker.io.metrics import EXPIRED_CONNECTIONS
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.connection import Answer, KafkaConnection, Parts, PendingAnswer
 from klamm_broker.kafka.handshake_limit import HandshakeLimit
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.sasl_messages import auth_bytes, authenticate_answer, handshake_answer, requested_mechanism
 from klamm_server.net.wrong_protocol import WrongProtocolLog
 from klamm_server.runtime.clock import Clock

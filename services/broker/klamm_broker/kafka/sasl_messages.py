@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from klamm.errors import ErrorCode
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.wire import AnswerWriter, Part
+from klamm_server.security.operations import Check
 from klamm_server.security.sasl.sasl_authenticator import AuthenticateReply
 
 _LIFETIME_SINCE: Final = 1
@@ -53,9 +55,16 @@ def authenticate_answer(version: int, reply: AuthenticateReply) -> list[Part]:
     return writer.parts()
 
 
-def out_of_place(request: Request) -> list[Part]:
-    """Returns Kafka's answer to a login request outside a login."""
-    code = ErrorCode.ILLEGAL_SASL_STATE
-    if request.api_key is ApiKey.SASL_HANDSHAKE:
-        return handshake_answer(code, ())
-    return authenticate_answer(request.version, AuthenticateReply(code=code, message=_OUT_OF_PLACE))
+# After SaslHandshake version 0, a client sends its tokens without frames. As in Kafka, the broker lists version 0 but
+# does not answer it.
+@api(ApiKey.SASL_HANDSHAKE, Versions(1, 1, flexible=2, unsupported_min=0), Check())
+def handshake_out_of_place() -> list[Part]:
+    """Returns Kafka's answer to a SaslHandshake outside a login. `SaslClients` answers the others."""
+    return handshake_answer(ErrorCode.ILLEGAL_SASL_STATE, ())
+
+
+@api(ApiKey.SASL_AUTHENTICATE, Versions(0, 2, flexible=2), Check())
+def authenticate_out_of_place(request: Request) -> list[Part]:
+    """Returns Kafka's answer to a SaslAuthenticate outside a login. `SaslClients` answers the others."""
+    reply = AuthenticateReply(code=ErrorCode.ILLEGAL_SASL_STATE, message=_OUT_OF_PLACE)
+    return authenticate_answer(request.version, reply)

@@ -27,7 +27,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 )
 from kio.static.primitive import i16, i32
 
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,9 @@ from klamm.model import INTERNAL_TOPICS, topic_name_problem
 from klamm_broker.handlers.metadata import leader_error
 from klamm_broker.handlers.topic_rights import is_listed, may_see
 from klamm_broker.kafka import authorized_operations
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.runtime.sliced_work import ITEMS_PER_TURN
@@ -21,6 +22,7 @@ PAGE_PARTITIONS_MAX: Final = 500
 """The most partitions of one answer, because they are described in one turn of the event loop."""
 
 
+@api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, Versions(0, 0, flexible=0), rights_of="Admin/DescribeTopics")
 async def describe_topic_partitions(request: Request, body: Any, cluster: ListenerMetadata) -> Fields:
     """Describes partitions in the order of topic names and partition numbers, from the cursor on. Without named topics,
     describes all topics."""

@@ -11,9 +11,10 @@ from klamm.quotas import CONTROLLER_MUTATION_RATE
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_TOPIC
+from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.configs import described_config
+from klamm_broker.kafka.fields import Fields, milliseconds
 from klamm_broker.kafka.forwarding import ActiveController
-from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
 from klamm_server.runtime.sliced_work import map_in_slices
@@ -32,6 +33,7 @@ class TopicApis:
         self._controller = controller
         self._topic_ids = topic_ids
 
+    @api(ApiKey.CREATE_TOPICS, Versions(2, 7, flexible=5), forwarded_to="Admin/CreateTopics", is_whole=True)
     async def create_topics(self, request: Request, body: Any) -> Fields:
         timeout_ms = milliseconds(body.timeout)
         refused = [_refused(topic) for topic in body.topics if _configs_without_value(topic)]
@@ -82,6 +84,7 @@ class TopicApis:
             results = [pb.DescribedConfigs(resource=resource, error_code=error.code) for resource in resources]
         return {result.resource.name: result for result in results}
 
+    @api(ApiKey.DELETE_TOPICS, Versions(1, 6, flexible=4), forwarded_to="Admin/DeleteTopics")
     async def delete_topics(self, request: Request, body: Any) -> Fields:
         if request.version >= 6:
             named = [
@@ -131,6 +134,7 @@ class TopicApis:
             return _all_failed(names, error)
         return list(answer.results)
 
+    @api(ApiKey.CREATE_PARTITIONS, Versions(0, 3, flexible=2), forwarded_to="Admin/CreatePartitions", is_whole=True)
     async def create_partitions(self, request: Request, body: Any) -> Fields:
         timeout_ms = milliseconds(body.timeout)
         ask = pb.CreatePartitionsRequest(

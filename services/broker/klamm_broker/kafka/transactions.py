@@ -14,7 +14,6 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
-from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, coordinator_shard
 from klamm.wire.calls import Unary
@@ -22,17 +21,26 @@ from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
+from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.coordinators import check_is_coordinator
+from klamm_broker.kafka.fields import Fields, milliseconds
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.groups import by_topic
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.offset_topics import offset_topics, with_ids
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.runtime.gather_bounded import gather_bounded
-from klamm_server.security.needs import DESCRIBE_TRANSACTION, READ_GROUP, WRITE_TRANSACTION
-from klamm_server.security.session import for_itself, may_with_cluster
+from klamm_server.security.needs import (
+    ACT_AS_SERVER,
+    DESCRIBE_TRANSACTION,
+    IDEMPOTENT_WRITE,
+    READ_GROUP,
+    WRITE_TOPIC,
+    WRITE_TRANSACTION,
+)
+from klamm_server.security.operations import Check
+from klamm_server.security.session import for_itself
 
 _FENCED_SINCE: Final = {
     ApiKey.INIT_PRODUCER_ID: 4,
@@ -98,6 +106,7 @@ class TransactionApis:
         self._topic_ids = topic_ids
         self._producer_ids = producer_ids
 
+    @api(ApiKey.INIT_PRODUCER_ID, Versions(0, 5, flexible=2), Check(of_resources=(WRITE_TRANSACTION, IDEMPOTENT_WRITE)))
     async def init_producer_id(self, request: Request, body: Any) -> Fields:
         """Gives a producer its id and epoch. The coordinator gives them to a transactional producer. An idempotent
         producer gets a new id at each request (KIP-360)."""
@@ -118,11 +127,17 @@ class TransactionApis:
             answer = pb.InitTransactionalIdResponse(error_code=error.code)
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
+    @api(
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        Versions(0, 5, flexible=3),
+        Check(of_resources=(WRITE_TRANSACTION, WRITE_TOPIC, ACT_AS_SERVER)),
+        is_whole=True,
+    )
     async def add_partitions_to_txn(self, request: Request, body: Any) -> Fields:
         """Adds partitions to a transaction. From version 4 on, a request may have several transactions. Only servers
         may send it, and they need no right to the transactions and topics, as in Kafka (KIP-890)."""
         if request.version >= 4:
-            if not may_with_cluster(AclOperation.CLUSTER_ACTION):
+            if not ACT_AS_SERVER.allows():
                 return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results_by_transaction": []}
             with for_itself():
                 by_transaction = await gather_bounded(partial(self._add_to_one, request), body.transactions)
@@ -145,6 +160,7 @@ class TransactionApis:
         )
         return {"transactional_id": body.transactional_id, "topic_results": _added(request, results)}
 
+    @api(ApiKey.ADD_OFFSETS_TO_TXN, Versions(0, 4, flexible=3), Check(of_resources=(WRITE_TRANSACTION, READ_GROUP)))
     async def add_offsets_to_txn(self, request: Request, body: Any) -> Fields:
         """Adds the partition of `__consumer_offsets` that has a group's offsets to a transaction.
 
@@ -168,6 +184,7 @@ class TransactionApis:
             )
         return {"error_code": _known(request, result.error_code)}
 
+    @api(ApiKey.END_TXN, Versions(0, 5, flexible=3), forwarded_to="Coordinator/EndTxn")
     async def end_txn(self, request: Request, body: Any) -> Fields:
         ask = pb.EndTxnRequest(
             transactional_id=body.transactional_id,
@@ -182,6 +199,7 @@ class TransactionApis:
             answer = pb.EndTxnResponse(error_code=error.code)
         return {**_identity(answer), "error_code": _known(request, answer.error_code)}
 
+    @api(ApiKey.TXN_OFFSET_COMMIT, Versions(0, 6, flexible=3), forwarded_to="Coordinator/TxnOffsetCommit")
     async def txn_offset_commit(self, request: Request, body: Any) -> Fields:
         topics = offset_topics(body.topics, self._topic_ids)
         ask = pb.TxnOffsetCommitRequest(
@@ -236,6 +254,9 @@ class TransactionApis:
 
     # Administration
 
+    @api(
+        ApiKey.LIST_TRANSACTIONS, Versions(0, 2, flexible=0), forwarded_to="Coordinator/ListTransactions", is_whole=True
+    )
     async def list_transactions(self, request: Request, body: Any) -> Fields:
         ask = pb.ListTransactionsRequest(
             states=body.state_filters,
@@ -263,6 +284,7 @@ class TransactionApis:
             ],
         }
 
+    @api(ApiKey.DESCRIBE_TRANSACTIONS, Versions(0, 0, flexible=0), forwarded_to="Coordinator/DescribeTransactions")
     async def describe_transactions(self, request: Request, body: Any) -> Fields:
         return {"transaction_states": await gather_bounded(self._describe, body.transactional_ids)}
 

@@ -6,12 +6,11 @@ coordinators use gRPC. For a partition of `__consumer_offsets`, the group coordi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
-from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import GROUP_METADATA_TOPIC, TopicPartition
 from klamm.wire.v1.common_pb2 import (
@@ -22,12 +21,12 @@ from klamm.wire.v1.common_pb2 import (
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.handlers.parkers import ClientHost
 from klamm_broker.handlers.write_txn_markers import MarkedPartition, MarkerToWrite, WriteTxnMarkersHandler
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, Coordinators
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_broker.log.partition.partition_log import TransactionEnd
 from klamm_server.runtime.gather_bounded import gather_bounded
-from klamm_server.security.session import may_with_cluster
 
 _NOT_READY: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -36,6 +35,18 @@ _NOT_READY: Final = frozenset(
 because callers of WriteTxnMarkers search for leaders."""
 
 
+def _not_marked(body: Any) -> Fields:
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    results: dict[int, dict[tuple[str, int], MarkedPartition]] = {}
+    for marker in body.markers:
+        refused = results.setdefault(marker.producer_id, {})
+        for topic in marker.topics:
+            for number in topic.partition_indexes:
+                refused[topic.name, number] = MarkedPartition(topic.name, number, denied)
+    return _answered(results)
+
+
+@api(ApiKey.WRITE_TXN_MARKERS, Versions(1, 2, flexible=1), rights_of="Broker/WriteTxnMarkers", refused=_not_marked)
 async def write_txn_markers(
     request: Request, body: Any, handler: WriteTxnMarkersHandler, coordinators: Coordinators
 ) -> Fields:
@@ -45,6 +56,10 @@ async def write_txn_markers(
         written = results.setdefault(marker.producer_id, {})
         for result in await _write(marker, handler, coordinators, lambda: request.client_host):
             written[result.topic, result.partition] = result
+    return _answered(results)
+
+
+def _answered(results: Mapping[int, Mapping[tuple[str, int], MarkedPartition]]) -> Fields:
     return {
         "markers": [
             {"producer_id": producer_id, "topics": _by_topic(written.values())}
@@ -73,10 +88,6 @@ async def _write(
         body.coordinator_epoch,
         getattr(body, "transaction_version", 0),
     )
-    if not may_with_cluster(AclOperation.CLUSTER_ACTION, AclOperation.ALTER):
-        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        names = (*others, *(TopicPartition(GROUP_METADATA_TOPIC, number) for number in offsets))
-        return [MarkedPartition(*name, denied) for name in names]
     (here,) = await handler.write_txn_markers([MarkerToWrite(end, others)], client_host)
     there = await gather_bounded(partial(_write_to_offsets, end, coordinators), offsets)
     return [*here, *there]

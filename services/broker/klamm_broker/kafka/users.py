@@ -6,16 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from klamm.acls import AclOperation
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.controller_rpc import AdminStub
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
-from klamm_broker.kafka.messages import Fields
 from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.users import DescribedUser, described_users
-from klamm_server.security.session import may_with_cluster
+
+
+def _not_described(_body: Any) -> Fields:
+    return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
 
 
 class UserApis:
@@ -25,6 +28,12 @@ class UserApis:
         self._controller = controller
         self._image = image
 
+    @api(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        Versions(0, 0, flexible=0),
+        forwarded_to="Admin/AlterUserScramCredentials",
+        is_whole=True,
+    )
     async def alter_scram_credentials(self, request: Request, body: Any) -> Fields:
         ask = pb.AlterUserScramCredentialsRequest(
             deletions=[
@@ -57,10 +66,15 @@ class UserApis:
             ]
         }
 
+    @api(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        Versions(0, 0, flexible=0),
+        rights_of="Admin/DescribeUserScramCredentials",
+        refused=_not_described,
+        is_whole=True,
+    )
     async def describe_scram_credentials(self, request: Request, body: Any) -> Fields:
         """Describes the named users, or all users if none is named."""
-        if not may_with_cluster(AclOperation.DESCRIBE):
-            return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": None, "results": []}
         users = described_users(self._image(), [user.name for user in body.users or ()])
         return {"error_code": ErrorCode.NONE, "error_message": None, "results": [_described(user) for user in users]}
 

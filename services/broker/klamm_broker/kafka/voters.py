@@ -8,17 +8,25 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
+from klamm.acls import ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.controller_rpc import AdminStub
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.fields import Fields, milliseconds
 from klamm_broker.kafka.forwarding import TIMEOUT_MS, ActiveController
-from klamm_broker.kafka.messages import Fields, milliseconds
 from klamm_broker.kafka.requests import Request
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.security.session import refusal
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 """The name that Kafka clients use for the controllers' listener."""
+
+
+def _not_changed(_body: Any) -> Fields:
+    error = refusal(ResourceType.CLUSTER)
+    return {"error_code": error.code, "error_message": error.message}
 
 
 class VoterApis:
@@ -29,6 +37,13 @@ class VoterApis:
         self._controller = controller
         self._image = image
 
+    @api(
+        ApiKey.ADD_RAFT_VOTER,
+        Versions(0, 1, flexible=0),
+        forwarded_to="Admin/AddRaftVoter",
+        refused=_not_changed,
+        is_whole=True,
+    )
     async def add(self, request: Request, body: Any) -> Fields:
         """Adds a voter. Answers after the change is committed, even if the client asked for an earlier answer."""
         endpoint = next((listener for listener in body.listeners if listener.name == CONTROLLER_LISTENER), None)
@@ -49,6 +64,9 @@ class VoterApis:
             return {"error_code": error.code, "error_message": error.message}
         return {"error_code": ErrorCode.NONE, "error_message": None}
 
+    @api(
+        ApiKey.REMOVE_RAFT_VOTER, Versions(0, 0, flexible=0), forwarded_to="Admin/RemoveRaftVoter", refused=_not_changed
+    )
     async def remove(self, request: Request, body: Any) -> Fields:
         ask = pb.RemoveRaftVoterRequest(
             node_id=body.voter_id, directory_id=directory_text(body.voter_directory_id), timeout_ms=TIMEOUT_MS
@@ -70,9 +88,7 @@ class VoterApis:
             raise
 
     def _check(self, body: Any) -> None:
-        """Checks the caller's right, the cluster id and the voter. Raises ClusterAuthorizationFailedError,
-        InconsistentClusterIdError or InvalidRequestError."""
-        ALTER_CLUSTER.refuse_early()
+        """Checks the cluster id and the voter. Raises InconsistentClusterIdError or InvalidRequestError."""
         cluster_id = self._image().cluster_id
         if body.cluster_id is not None and body.cluster_id != cluster_id:
             raise ErrorCode.INCONSISTENT_CLUSTER_ID.exception(

@@ -1,7 +1,7 @@
 """gRPC's own services, health and reflection, with a bound of the calls that last.
 
-These calls do not pass the room of clients' calls (`call_room.py`). Without a bound, one client could use up gRPC's
-bound of a listener by them, and keep out servers too. So each address has a share of the places.
+These calls do not count for the limit of clients' calls (`call_limit.py`). Without a bound, one client could use up
+gRPC's bound of a listener by them, and keep out servers too. So each address has a share of the places.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""The rights that each call needs: every RPC of the contracts, and every Kafka API that is spoken.
+"""The rights that each RPC of the contracts needs.
 
 No server serves a call without a row here, because a server that registers such a call does not start. So each new call
-needs a decision about its check. The checks of Kafka APIs are those of Kafka's KafkaApis and ControllerApis. If a call
-of the contracts does the same as a Kafka API, both need the same rights.
+needs a decision about its check. If a call does the same as a Kafka API, both need the same rights: the broker declares
+each Kafka API with the RPC that has its rights (`klamm_broker.kafka.api`). The checks of Kafka APIs are those of
+Kafka's KafkaApis and ControllerApis.
 
     anybody           no check
     of the cluster    one of these operations on the cluster, for the whole request
     of resources      each resource that the request names, or that the answer would show, is checked by itself
 
-The gate of the gRPC listeners reads the rights to the cluster here, and refuses a call before its handler runs. At the
-Kafka listener, the handler of each API asks for these rights after the request is decoded. At both listeners, the
-handlers ask for the rights to resources. The handlers have these operations in their own code and do not read this
-table. `tests/integration/security/test_rights.py` compares each of them with its row: it gives a client one right at a
-time. `tests/clients/test_rights.py` compares the rows with Apache Kafka.
+The gate of the gRPC listeners reads the rights to the cluster here, and refuses a call before its handler runs. The
+Kafka listener reads them from the declaration of the API, after the request is decoded, because most answers name each
+item of the request with the error. At both listeners, the handlers check the needs of resources (`needs.py`).
+`tests/integration/security/test_rights.py` compares each call with its row: it gives a client one right at a time.
+`tests/clients/test_rights.py` compares the rows with Apache Kafka.
 """
 
 from __future__ import annotations
@@ -38,29 +39,21 @@ class Check:
 
 
 class UncheckedCallError(KlammError):
-    """The tables of this module have no check for a call."""
+    """The table of this module has no check for a call."""
 
 
 def check_of_rpc(path: str) -> Check:
     """Returns the check of a call such as `/klamm.v1.Broker/Produce`. Raises UncheckedCallError."""
     service, name = path.removeprefix("/klamm.v1.").split("/")
-    return _found(RPCS.get(service, {}).get(name), path)
+    check = RPCS.get(service, {}).get(name)
+    if check is None:
+        raise UncheckedCallError(f"{path} has no authorization check: add one to klamm_server.security.operations")
+    return check
 
 
 def is_between_servers(path: str) -> bool:
     """Returns whether only servers make that call. Raises UncheckedCallError."""
     return check_of_rpc(path) == _SERVER
-
-
-def check_of_api(name: str) -> Check:
-    """Returns the check of a Kafka API such as `LIST_OFFSETS`. Raises UncheckedCallError."""
-    return _found(KAFKA_APIS.get(name), f"Kafka's API {name}")
-
-
-def _found(check: Check | None, call: str) -> Check:
-    if check is None:
-        raise UncheckedCallError(f"{call} has no authorization check: add one to klamm_server.security.operations")
-    return check
 
 
 def _cluster(*operations: AclOperation) -> Check:
@@ -77,11 +70,7 @@ _SERVER: Final = _cluster(AclOperation.CLUSTER_ACTION)
 _ALTER_CLUSTER: Final = _cluster(AclOperation.ALTER)
 _DESCRIBE_CLUSTER: Final = _cluster(AclOperation.DESCRIBE)
 
-_PRODUCE: Final = _check(
-    needs.WRITE_TRANSACTION,
-    needs.WRITE_TOPIC,
-    needs.WRITE_INTERNAL_TOPIC,
-)
+_PRODUCE: Final = _check(needs.WRITE_TRANSACTION, needs.WRITE_TOPIC, needs.WRITE_INTERNAL_TOPIC)
 _PRODUCE_RECORDS: Final = Check(of_resources=_PRODUCE.of_resources[1:])
 """The check of plain records, which have no transaction."""
 _CREATE_TOPICS: Final = _check(needs.CREATE_TOPIC, needs.TOPIC_CONFIGS_SHOWN)
@@ -216,70 +205,3 @@ RPCS: Final = {
     "Coordinator": _COORDINATOR,
 }
 """The check of each RPC, by service of klamm.v1 and name."""
-
-KAFKA_APIS: Final = {
-    "PRODUCE": _PRODUCE,
-    "KLAMM_PRODUCE": _PRODUCE,
-    "KLAMM_FETCH": _FETCH,
-    "FETCH": _FETCH,
-    "LIST_OFFSETS": _NAMED_TOPICS,
-    "METADATA": _check(*_METADATA.of_resources, needs.CLUSTER_SHOWN),
-    "OFFSET_COMMIT": _COMMIT,
-    "OFFSET_FETCH": _FETCH_OFFSETS,
-    "FIND_COORDINATOR": _FIND_COORDINATOR,
-    "JOIN_GROUP": _MEMBER,
-    "HEARTBEAT": _MEMBER,
-    "LEAVE_GROUP": _MEMBER,
-    "SYNC_GROUP": _MEMBER,
-    "DESCRIBE_GROUPS": _DESCRIBE_CLASSIC_GROUP,
-    "LIST_GROUPS": _LIST_GROUPS,
-    "SASL_HANDSHAKE": _ANYBODY,
-    "API_VERSIONS": _ANYBODY,
-    "CREATE_TOPICS": _CREATE_TOPICS,
-    "DELETE_TOPICS": _DELETE_TOPICS,
-    "DELETE_RECORDS": _DELETE_RECORDS,
-    "INIT_PRODUCER_ID": _check(needs.WRITE_TRANSACTION, needs.IDEMPOTENT_WRITE),
-    "OFFSET_FOR_LEADER_EPOCH": _EPOCH_ENDS,
-    "ADD_PARTITIONS_TO_TXN": _check(
-        *_ADD_PARTITIONS.of_resources,
-        # From version 4 on, only servers may send the request, and need no right to its resources (KIP-890).
-        needs.ACT_AS_SERVER,
-    ),
-    "ADD_OFFSETS_TO_TXN": _check(needs.WRITE_TRANSACTION, needs.READ_GROUP),
-    "END_TXN": _IN_TRANSACTION,
-    "WRITE_TXN_MARKERS": _MARKERS,
-    "TXN_OFFSET_COMMIT": _COMMIT_IN_TRANSACTION,
-    "DESCRIBE_ACLS": _DESCRIBE_CLUSTER,
-    "CREATE_ACLS": _ALTER_CLUSTER,
-    "DELETE_ACLS": _ALTER_CLUSTER,
-    "DESCRIBE_CONFIGS": _DESCRIBE_CONFIGS,
-    "ALTER_CONFIGS": _ALTER_CONFIGS,
-    "ALTER_REPLICA_LOG_DIRS": _ALTER_CLUSTER,
-    "DESCRIBE_LOG_DIRS": _DESCRIBE_CLUSTER,
-    "SASL_AUTHENTICATE": _ANYBODY,
-    "CREATE_PARTITIONS": _ALTER_TOPIC,
-    "DELETE_GROUPS": _DELETE_GROUP,
-    "ELECT_LEADERS": _ALTER_CLUSTER,
-    "INCREMENTAL_ALTER_CONFIGS": _ALTER_CONFIGS,
-    "ALTER_PARTITION_REASSIGNMENTS": _ALTER_CLUSTER,
-    "LIST_PARTITION_REASSIGNMENTS": _DESCRIBE_CLUSTER,
-    "OFFSET_DELETE": _DELETE_OFFSETS,
-    "DESCRIBE_CLIENT_QUOTAS": _cluster(AclOperation.DESCRIBE_CONFIGS),
-    "ALTER_CLIENT_QUOTAS": _cluster(AclOperation.ALTER_CONFIGS),
-    "DESCRIBE_USER_SCRAM_CREDENTIALS": _DESCRIBE_CLUSTER,
-    "ALTER_USER_SCRAM_CREDENTIALS": _ALTER_CLUSTER,
-    "DESCRIBE_QUORUM": _DESCRIBE_CLUSTER,
-    "UPDATE_FEATURES": _ALTER_CLUSTER,
-    "DESCRIBE_CLUSTER": _check(needs.CLUSTER_SHOWN),
-    "DESCRIBE_PRODUCERS": _FETCH,
-    "UNREGISTER_BROKER": _ALTER_CLUSTER,
-    "DESCRIBE_TRANSACTIONS": _DESCRIBE_TRANSACTIONS,
-    "LIST_TRANSACTIONS": _LIST_TRANSACTIONS,
-    "CONSUMER_GROUP_HEARTBEAT": _CONSUMER_GROUP,
-    "CONSUMER_GROUP_DESCRIBE": _DESCRIBE_CONSUMER_GROUP,
-    "LIST_CONFIG_RESOURCES": _cluster(AclOperation.DESCRIBE_CONFIGS),
-    "DESCRIBE_TOPIC_PARTITIONS": _TOPICS,
-    "ADD_RAFT_VOTER": _ALTER_CLUSTER,
-    "REMOVE_RAFT_VOTER": _ALTER_CLUSTER,
-}
-"""The check of each Kafka API, by Kafka's name for it (`klamm_broker.kafka.requests.ApiKey`)."""

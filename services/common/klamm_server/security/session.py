@@ -84,6 +84,11 @@ class Session:
         )
         return self.may(next(may, operations[-1]), ResourceType.CLUSTER, CLUSTER_NAME)
 
+    def may_be_shown_with_cluster(self, *operations: AclOperation) -> bool:
+        """Returns True if the session may perform at least one of the operations on the cluster. The audit does not
+        record the decision."""
+        return any(self.may_be_shown(operation, ResourceType.CLUSTER, CLUSTER_NAME) for operation in operations)
+
     def may_with_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Returns True if there can be a resource on which the session may perform the operation (KIP-679)."""
         return self._authorizer.authorize_by_resource_type(
@@ -127,60 +132,6 @@ def for_itself() -> Iterator[None]:
         yield
     finally:
         CALLER.reset(token)
-
-
-def may(operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-    """Returns True if the caller may perform the operation on the resource."""
-    caller = CALLER.get()
-    return caller is None or caller.may(operation, resource_type, name)
-
-
-def may_be_shown(operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-    """Returns True if the caller may perform the operation on a resource that the request does not name
-    (`Session.may_be_shown`)."""
-    caller = CALLER.get()
-    return caller is None or caller.may_be_shown(operation, resource_type, name)
-
-
-def may_with_cluster(*operations: AclOperation) -> bool:
-    """Returns True if the caller may perform at least one of these operations on the cluster."""
-    caller = CALLER.get()
-    return caller is None or caller.may_with_cluster(*operations)
-
-
-def may_be_shown_with_cluster(operation: AclOperation) -> bool:
-    """Returns True if the caller may perform the operation on the cluster. The audit does not record the decision
-    (`Session.may_be_shown`)."""
-    return may_be_shown(operation, ResourceType.CLUSTER, CLUSTER_NAME)
-
-
-def may_with_any(operation: AclOperation, resource_type: ResourceType) -> bool:
-    """Returns True if there can be a resource of the type on which the caller may perform the operation
-    (`Session.may_with_any`)."""
-    caller = CALLER.get()
-    return caller is None or caller.may_with_any(operation, resource_type)
-
-
-def require(operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-    """Raises the error of the resource's type (TopicAuthorizationFailedError, GroupAuthorizationFailedError ...) unless
-    the caller may perform the operation."""
-    if not may(operation, resource_type, name):
-        raise refusal(resource_type)
-
-
-def refuse_early(operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-    """Raises the error of the resource's type unless the caller may perform the operation, before another server is
-    asked that checks it again.
-
-    The audit of this server records only a refusal. The other server records an allowed operation."""
-    if not may_be_shown(operation, resource_type, name):
-        require(operation, resource_type, name)
-
-
-def require_cluster(*operations: AclOperation) -> None:
-    """Raises ClusterAuthorizationFailedError unless the caller may perform one of these operations on the cluster."""
-    if not may_with_cluster(*operations):
-        raise refusal(ResourceType.CLUSTER)
 
 
 def require_audit() -> None:

@@ -29,10 +29,17 @@ from klamm_controller.metadata.policy import TopicPolicy
 from klamm_controller.metadata.topics import TopicCreation, handle_delete_topics
 from klamm_controller.rpc.gateway import Gateway
 from klamm_controller.rpc.mutations import EXCEEDED, Mutations
-from klamm_controller.rpc.rights import Permitted, may_create, may_delete
+from klamm_controller.rpc.rights import Permitted
 from klamm_server.rpc.absent_fields import or_unknown
 from klamm_server.runtime.sliced_work import map_in_slices
-from klamm_server.security.needs import ALTER_TOPIC, DESCRIBE_TOPIC, TOPIC_CONFIGS_SHOWN, TOPIC_SHOWN
+from klamm_server.security.needs import (
+    ALTER_TOPIC,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
+    TOPIC_CONFIGS_SHOWN,
+    TOPIC_SHOWN,
+)
 
 TOPICS_PER_TURN = 100
 """The number of topics that DescribeTopics encodes before it lets the event loop run."""
@@ -51,7 +58,7 @@ class TopicsRpcs:
     async def create_topics(self, request: CreateTopicsRequest, context: CallContext) -> CreateTopicsResponse:
         permitted: Permitted[NewTopic, CreatedTopic] = await Permitted.of(
             await map_in_slices(_with_defaults, request.topics),
-            lambda topic: may_create(topic.name),
+            lambda topic: CREATE_TOPIC.allows(topic.name),
             lambda topic: CreatedTopic(name=topic.name, error_code=_DENIED, error_message=_DENIED.text),
         )
         charge = self._mutations.begin(request.client_id, validate_only=request.validate_only)
@@ -74,7 +81,7 @@ class TopicsRpcs:
         return await self._gateway.change(decided(), CreateTopicsResponse, timeout_ms=request.timeout_ms)
 
     async def delete_topics(self, request: DeleteTopicsRequest, context: CallContext) -> DeleteTopicsResponse:
-        permitted: Permitted[str, NamedResult] = await Permitted.of(request.topics, may_delete, _denied)
+        permitted: Permitted[str, NamedResult] = await Permitted.of(request.topics, DELETE_TOPIC.allows, _denied)
         charge = self._mutations.begin(request.client_id)
         admitted: Permitted[str, NamedResult] = await Permitted.of(permitted.asked, charge.admits_deletion, _exceeded)
         wanted = DeleteTopicsRequest(topics=admitted.asked)

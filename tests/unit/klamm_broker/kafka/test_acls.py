@@ -10,7 +10,8 @@ import pytest
 from klamm.acls import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, PatternType, ResourceType
 from klamm.errors import ErrorCode
 from klamm_broker.kafka.acls import AclApis
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.acl_controller import AclController
 from tests.support.cold_requests import answer_of
 

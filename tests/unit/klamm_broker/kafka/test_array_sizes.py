@@ -15,9 +15,11 @@ from kio.serial import entity_writer
 from klamm.kafka_types.reader import TAGGED_FIELDS_MAX
 from klamm.kafka_types.writer import KafkaWriter
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.api import COLD_REQUEST_MAX_BYTES, ITEMS_MAX, ApiKey
 from klamm_broker.kafka.array_sizes import check_array_sizes
-from klamm_broker.kafka.requests import COLD_REQUEST_MAX_BYTES, ITEMS_MAX, SPOKEN, ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.schemas import request_schema
+from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.wire import MalformedRequestError
 
 BY_HAND = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS}

@@ -14,8 +14,9 @@ from kio.serial import entity_reader
 from klamm.errors import ErrorCode
 from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.cold_apis import LARGE_BYTES, ColdApis
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.schemas import response_schema
 from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_server.runtime.sliced_work import SlicedWork

@@ -21,11 +21,13 @@ from hypothesis import strategies as st
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
 from klamm_broker.kafka import messages, refused_client
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.connection import TURN_REQUESTS_MAX, Answer, KafkaConnection, PendingAnswer, UnansweredError
 from klamm_broker.kafka.connection_fairness import TURN_MAX_S, ConnectionFairness
 from klamm_broker.kafka.frame_buffer import BUSY_BUFFER_BYTES, FIRST_BUFFER_BYTES, GROWTH
 from klamm_broker.kafka.listener import ConnectionLimit
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import Request, parse_request
+from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.wire import MalformedRequestError
 from tests.support.kafka_listener import (
     HEARTBEAT_V0,
@@ -308,9 +310,9 @@ def test_a_request_queued_behind_a_waiting_one_is_served_before_later_ones_of_ot
 
     async def scenario() -> None:
         async with (
-            ServedListener(handle) as served,
-            connected(served) as (first, transport),
-            connected(served) as (second, _),
+            ServedListener(handle) as listening,
+            connected(listening) as (first, transport),
+            connected(listening) as (second, _),
         ):
             feed(first, frame(1, b"a"))
             for _ in range(10):

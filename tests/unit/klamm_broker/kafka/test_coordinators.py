@@ -11,10 +11,10 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
 from klamm_broker.kafka.groups import GroupApis
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_broker.kafka.transactions import TransactionApis
 from klamm_server.metadata.image import MetadataImage

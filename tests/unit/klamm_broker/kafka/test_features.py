@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from klamm.errors import ErrorCode
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.cluster import ClusterApis
 from klamm_broker.kafka.features import LEVELS, why_refused
-from klamm_broker.kafka.requests import ApiKey
 from tests.support.cold_requests import answer_of
 
 CLUSTER = ClusterApis(None, None, None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
+from klamm_broker.kafka.api import WHOLE_ITEMS_MAX
 from klamm_broker.kafka.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -21,7 +22,6 @@ from klamm_broker.kafka.fetch_sessions import (
     FetchSessions,
     SessionRequest,
 )
-from klamm_broker.kafka.requests import WHOLE_ITEMS_MAX
 from klamm_broker.replica.fetch_reader import FetchCursor, PartitionAnswer, ReaderTerms
 from klamm_broker.replica.reader_watch import ReaderWatch, Topic
 from klamm_server.runtime.byte_shares import ByteShares

@@ -11,8 +11,8 @@ from klamm.acls import AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.groups import GroupApis
-from klamm_broker.kafka.requests import ApiKey
 from tests.support.callers import allow, called_with
 from tests.support.cold_requests import ALONE, FLIGHTS, TOPIC_IDS, UNKNOWN, ScriptedCoordinators, answer_of
 

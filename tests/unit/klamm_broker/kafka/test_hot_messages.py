@@ -20,6 +20,7 @@ from klamm_broker.handlers.fetch import FetchQuery
 from klamm_broker.handlers.produce import PendingAnswers, Produce, Produced
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.api import WHOLE_ITEMS_MAX, ApiKey
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.connection import Answer, UnansweredError
 from klamm_broker.kafka.features import LEVELS
@@ -29,8 +30,9 @@ from klamm_broker.kafka.fetch_sessions import FetchSessions
 from klamm_broker.kafka.leader_hints import node_endpoints
 from klamm_broker.kafka.produce import _read as read_produce
 from klamm_broker.kafka.produce import produce
-from klamm_broker.kafka.requests import SPOKEN, WHOLE_ITEMS_MAX, ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import Request, parse_request
 from klamm_broker.kafka.schemas import response_schema
+from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.wire import MalformedRequestError, Part
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.fetch_reader import PartitionAnswer
@@ -458,12 +460,12 @@ def test_api_versions_in_every_version_has_the_bytes_of_kios_schema(version: int
         "finalized_features_epoch": 70_000,
         "finalized_features": finalized,
     }
-    assert bytes_of(api_versions(request, 70_000, "cluster", 1)) == messages.encode(request, fields)
+    assert bytes_of(api_versions(request, SPOKEN, 70_000, "cluster", 1)) == messages.encode(request, fields)
 
 
 def test_a_newer_version_of_api_versions_is_answered_in_version_0_with_the_range() -> None:
     frame = struct.pack(">hhih", ApiKey.API_VERSIONS, 9, 1, -1) + b"\x00"
-    answer = bytes_of(api_versions(parse_request(memoryview(frame), ""), 1, "cluster", 1))
+    answer = bytes_of(api_versions(parse_request(memoryview(frame), ""), SPOKEN, 1, "cluster", 1))
     assert answer == struct.pack(">hihhh", 35, 1, 18, 0, SPOKEN[ApiKey.API_VERSIONS].max)
 
 

@@ -12,9 +12,11 @@ import pytest
 from kio.serial import entity_reader
 
 from klamm.errors import ErrorCode
+from klamm_broker.kafka.api import APIS, ApiKey
 from klamm_broker.kafka.login_interrupted import interrupted_answer
-from klamm_broker.kafka.requests import OF_KLAMM, SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import Request, parse_request
 from klamm_broker.kafka.schemas import response_schema
+from klamm_broker.kafka.served_apis import SPOKEN
 
 SINCE = {
     ApiKey.FETCH: 7,
@@ -53,7 +55,8 @@ def test_a_request_during_a_login_gets_illegal_sasl_state_if_its_response_has_an
 
 
 def test_an_api_of_klamm_during_a_login_has_no_answer() -> None:
-    assert [interrupted_answer(request(api_key, 0)) for api_key in OF_KLAMM] == [None] * len(OF_KLAMM)
+    of_klamm = [api.key for api in APIS.values() if api.is_klamms]
+    assert [interrupted_answer(request(api_key, 0)) for api_key in of_klamm] == [None, None]
 
 
 def test_find_coordinator_during_a_login_is_answered_without_a_broker() -> None:

@@ -12,9 +12,10 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.metadata import metadata
-from klamm_broker.kafka.requests import ApiKey, Request, parse_request
+from klamm_broker.kafka.requests import Request, parse_request
 from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_server.metadata.replay import replay
 from klamm_server.net.listeners import Listener, SecurityProtocol, encode

@@ -10,9 +10,11 @@ import pytest
 
 from klamm.errors import ErrorCode
 from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
-from klamm_broker.kafka.messages import Fields
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.partitions import list_offsets, listed_fields
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request
+from klamm_broker.kafka.requests import Request
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.cold_requests import answer_of
 
 VERSIONS = range(SPOKEN[ApiKey.LIST_OFFSETS].min, SPOKEN[ApiKey.LIST_OFFSETS].max + 1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from kio.serial import entity_reader
 
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.features import LEVELS
-from klamm_broker.kafka.requests import ApiKey
 from klamm_broker.kafka.schemas import response_schema
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support import protocol_table
 from tests.support.cold_requests import request_of
 
@@ -16,7 +17,7 @@ def named() -> dict[int, protocol_table.Range]:
     """Returns the versions that ApiVersions gives a client, by API key."""
     fields = {"client_software_name": "test", "client_software_version": "1"}
     request = request_of(ApiKey.API_VERSIONS, 4, fields)
-    answer = b"".join(bytes(part) for part in api_versions(request, 1, "cluster", 1).parts())
+    answer = b"".join(bytes(part) for part in api_versions(request, SPOKEN, 1, "cluster", 1).parts())
     message, _ = entity_reader(response_schema(ApiKey.API_VERSIONS, 4))(memoryview(answer), 0)
     return {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in message.api_keys}
 

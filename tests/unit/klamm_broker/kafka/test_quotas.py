@@ -10,8 +10,8 @@ from klamm.quotas import QuotaEntity
 from klamm.wire.quotas import entity_of, entity_parts
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.metadata_pb2 import ClientQuotaRecord, MetadataRecord
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.quotas import QuotaApis
-from klamm_broker.kafka.requests import ApiKey
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from tests.support.cold_requests import answer_of

@@ -11,11 +11,12 @@ import pytest
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import controller_pb2
 from klamm.wire.v1 import coordinator_pb2 as pb
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.api_versions import api_versions
 from klamm_broker.kafka.cluster import ClusterApis
 from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
 from klamm_broker.kafka.groups import GroupApis
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.topics import TopicApis
 from klamm_broker.kafka.transactions import TransactionApis
 from tests.support.cold_requests import ALONE, TOPIC_IDS, ScriptedCoordinators, answer_of, request_of
@@ -50,7 +51,7 @@ def test_a_client_software_name_may_have_only_letters_digits_dots_and_dashes(
     name: str, version: str, code: ErrorCode
 ) -> None:
     fields = {"client_software_name": name, "client_software_version": version}
-    answer = api_versions(request_of(ApiKey.API_VERSIONS, 4, fields), 1, "cluster", 1).value()
+    answer = api_versions(request_of(ApiKey.API_VERSIONS, 4, fields), SPOKEN, 1, "cluster", 1).value()
     assert int.from_bytes(answer[:2], "big", signed=True) == code
 
 
@@ -71,7 +72,7 @@ def test_a_client_that_expects_another_cluster_or_node_must_bootstrap_again(
 ) -> None:
     """The error is that of KIP-1242."""
     fields = {"client_software_name": "c", "client_software_version": "1", "cluster_id": cluster_id, "node_id": node_id}
-    answer = api_versions(request_of(ApiKey.API_VERSIONS, 5, fields), 1, "cluster", 1).value()
+    answer = api_versions(request_of(ApiKey.API_VERSIONS, 5, fields), SPOKEN, 1, "cluster", 1).value()
     assert int.from_bytes(answer[:2], "big", signed=True) == code
 
 

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from klamm.errors import ErrorCode
 from klamm_broker.kafka import messages
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.fields import Fields
 from klamm_broker.kafka.request_parts import PART_ITEMS, joined_answer, parts_of
-from klamm_broker.kafka.requests import SPOKEN, ApiKey
+from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.cold_requests import request_of
 
 SIZES = st.lists(st.sampled_from([0, 1, 3, PART_ITEMS - 1, PART_ITEMS, PART_ITEMS + 1, 3 * PART_ITEMS]), max_size=6)
@@ -31,7 +33,7 @@ def delete_records(sizes: list[int]) -> Any:
     return decoded(ApiKey.DELETE_RECORDS, {"topics": topics, "timeout": 5_000})
 
 
-def deleted(message: Any) -> messages.Fields:
+def deleted(message: Any) -> Fields:
     """Returns the answer to a DeleteRecords."""
     return {
         "topics": [
@@ -83,7 +85,7 @@ def test_the_items_of_three_arrays_within_each_other_are_divided_and_joined() ->
     parts = list(parts_of(ApiKey.WRITE_TXN_MARKERS, whole))
     assert len(parts) == 12
 
-    def answer(message: Any) -> messages.Fields:
+    def answer(message: Any) -> Fields:
         return {
             "markers": [
                 {

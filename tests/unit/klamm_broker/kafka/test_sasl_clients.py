@@ -14,8 +14,9 @@ import pytest
 from klamm.acls import AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.quotas import REQUEST_PERCENTAGE
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.handshake_limit import SHARE_OF_AN_ADDRESS
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.security.acls.authorizer import StandardAuthorizer

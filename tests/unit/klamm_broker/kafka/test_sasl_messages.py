@@ -14,15 +14,18 @@ from kio.serial import entity_reader, entity_writer
 
 from klamm.errors import ErrorCode
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.requests import SPOKEN, ApiKey, Request, parse_request
+from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.requests import Request, parse_request
 from klamm_broker.kafka.sasl_messages import (
     auth_bytes,
     authenticate_answer,
+    authenticate_out_of_place,
     handshake_answer,
-    out_of_place,
+    handshake_out_of_place,
     requested_mechanism,
 )
 from klamm_broker.kafka.schemas import request_schema, response_schema
+from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_server.security.sasl.sasl_authenticator import AuthenticateReply
 
@@ -82,10 +85,10 @@ def test_a_failed_login_is_answered_with_a_message_that_does_not_contain_the_cau
 
 
 def test_sasl_requests_at_a_listener_without_logins_get_illegal_sasl_state() -> None:
-    handshake = out_of_place(by_kio(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN"))
+    handshake = handshake_out_of_place()
     assert read_by_kio(ApiKey.SASL_HANDSHAKE, 1, handshake).error_code == ErrorCode.ILLEGAL_SASL_STATE
     for version in VERSIONS:
-        answer = out_of_place(by_kio(ApiKey.SASL_AUTHENTICATE, version, auth_bytes=b"x"))
+        answer = authenticate_out_of_place(by_kio(ApiKey.SASL_AUTHENTICATE, version, auth_bytes=b"x"))
         assert read_by_kio(ApiKey.SASL_AUTHENTICATE, version, answer).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 

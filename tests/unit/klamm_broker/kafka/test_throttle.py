@@ -13,8 +13,9 @@ from klamm.quotas import (
     PRODUCER_BYTE_RATE,
     QuotaEntity,
 )
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.connection import Answer, PendingAnswer
-from klamm_broker.kafka.requests import ApiKey, Request
+from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.throttle import Throttle
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.gate import Gate

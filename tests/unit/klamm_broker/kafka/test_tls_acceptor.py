@@ -200,7 +200,7 @@ def test_a_wrong_certificate_is_logged_once_and_takes_no_connection_slot(
 
 @both_loops
 @pytest.mark.parametrize(
-    ("first_bytes", "visitor"),
+    ("first_bytes", "protocol"),
     [(frame(1, b"hello"), "a client without TLS"), (b"GET / HTTP/1.1\r\n\r\n", "an HTTP client")],
     ids=["kafka", "http"],
 )

@@ -11,7 +11,7 @@ from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.common_pb2 import PartitionResult
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.transactions import TransactionApis
 from klamm_server.security.session import CALLER, Session
 from tests.support.callers import allow, called_with

@@ -12,7 +12,7 @@ from klamm.errors import ErrorCode
 from klamm.wire.v1.common_pb2 import PartitionResult, WriteTxnMarkersRequest, WriteTxnMarkersResponse, WrittenTxnMarker
 from klamm_broker.handlers.parkers import ClientHost
 from klamm_broker.handlers.write_txn_markers import MarkedPartition, MarkerToWrite
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.txn_markers import write_txn_markers
 from tests.support.cold_requests import ScriptedCoordinators, answer_of
 

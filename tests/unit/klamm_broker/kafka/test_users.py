@@ -9,7 +9,7 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.wire.v1 import controller_pb2 as pb
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, UserScramCredentialRecord
 from klamm_broker.kafka import messages
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.users import UserApis
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay

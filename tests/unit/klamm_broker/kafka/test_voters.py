@@ -12,7 +12,7 @@ import pytest
 from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import ErrorCode
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
-from klamm_broker.kafka.requests import ApiKey
+from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.voters import VoterApis, directory_id, directory_text
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay

@@ -8,7 +8,7 @@ from klamm_server.net.wrong_protocol import REPEAT_AFTER_MS, ClientProtocol, Wro
 
 
 @pytest.mark.parametrize(
-    ("first", "visitor"),
+    ("first", "protocol"),
     [
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ClientProtocol.GRPC),
         (b"GET / HTTP/1.1\r\n", ClientProtocol.HTTP),

@@ -25,7 +25,7 @@ def test_a_heartbeat_is_due_after_the_interval_unless_one_is_in_flight(heartbeat
 
 
 def test_a_session_expires_without_answers_and_then_begins_again(heartbeat):
-    heartbeat.heard(1_020)
+    heartbeat.on_answer(1_020)
     assert heartbeat.take_due(1_030)
     assert not heartbeat.take_expiry(1_119)
     assert heartbeat.take_expiry(1_120)

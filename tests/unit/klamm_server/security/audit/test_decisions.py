@@ -10,7 +10,8 @@ from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.acls.decisions import DecisionBudget
 from klamm_server.security.audit.decisions import TALLIES_MAX, Call, SessionAudit
 from klamm_server.security.audit.tallies import MINUTE_MS
-from klamm_server.security.session import CALL, CALLER, Session, refuse_early
+from klamm_server.security.needs import DESCRIBE_GROUP, WRITE_TOPIC
+from klamm_server.security.session import CALL, CALLER, Session
 from tests.support.audit_events import AuditRecorder, short
 from tests.support.callers import ALICE, HOST, allow, index_of
 
@@ -97,10 +98,10 @@ def test_an_early_refusal_is_audited_once_and_an_early_permission_is_left_to_the
     audited = AuditedSession(audit_events=ALL_EVENTS)
     token = CALLER.set(audited.session)
     try:
-        refuse_early(AclOperation.WRITE, ResourceType.TOPIC, "orders")
+        WRITE_TOPIC.refuse_early("orders")
         assert audited.events() == []
         with pytest.raises(EXCEPTIONS[ErrorCode.GROUP_AUTHORIZATION_FAILED]):
-            refuse_early(AclOperation.DESCRIBE, ResourceType.GROUP, "g")
+            DESCRIBE_GROUP.refuse_early("g")
     finally:
         CALLER.reset(token)
     (event,) = audited.events()
