@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 
 from kio.serial import entity_reader, entity_writer
 
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.fields import Fields
-from klamm_broker.kafka.schemas import request_schema, response_schema
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.fields import Fields
+from klamm_broker.kafka.codec.schemas import request_schema, response_schema
 
 TIMEOUT_MS = 30_000
 VERSIONS = {ApiKey.CREATE_TOPICS: 7, ApiKey.METADATA: 12}

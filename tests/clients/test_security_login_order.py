@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from klamm.errors import ErrorCode
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.schemas import request_schema
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.schemas import request_schema
 from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.every_request import requests

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from klamm.records.encoder import encode_batch
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.features import LEVELS
+from klamm_broker.kafka.cold.features import LEVELS
 from tests.clients.scenarios import (
     GROUP,
     NOT_YET,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from klamm_broker.kafka.connection import KafkaConnection
-    from klamm_broker.kafka.listener import KafkaListener
+    from klamm_broker.kafka.net.connection import KafkaConnection
+    from klamm_broker.kafka.net.listener import KafkaListener
 
 TURNS = 12
 """How many turns of the event loop an input has for its answers; then the client hangs up."""

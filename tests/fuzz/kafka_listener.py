@@ -27,10 +27,10 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["klamm_broker", "klamm.kafka_types"]):
-    from klamm_broker.kafka import messages
     from klamm_broker.kafka.api import ApiKey
-    from klamm_broker.kafka.connection import KafkaConnection
-    from klamm_broker.kafka.listener import KafkaListener
+    from klamm_broker.kafka.codec import messages
+    from klamm_broker.kafka.net.connection import KafkaConnection
+    from klamm_broker.kafka.net.listener import KafkaListener
     from klamm_broker.kafka.served_apis import SPOKEN
     from klamm_broker.server import BrokerServer
 
@@ -39,7 +39,7 @@ from kio.serial import entity_writer
 
 from klamm.errors import ErrorCode
 from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
-from klamm_broker.kafka.schemas import request_schema
+from klamm_broker.kafka.codec.schemas import request_schema
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
 from klamm_server.net.listeners import plain_listeners

@@ -24,17 +24,17 @@ import atheris
 
 with atheris.instrument_imports(include=["klamm_broker", "klamm.security.sasl", "klamm_server.security"]):
     from klamm_broker.kafka.api import ApiKey
-    from klamm_broker.kafka.connection import KafkaConnection
-    from klamm_broker.kafka.listener import ConnectionLimit, KafkaListener
+    from klamm_broker.kafka.login.sasl_clients import SaslClients
+    from klamm_broker.kafka.net.connection import KafkaConnection
+    from klamm_broker.kafka.net.listener import ConnectionLimit, KafkaListener
     from klamm_broker.kafka.requests import Request
-    from klamm_broker.kafka.sasl_clients import SaslClients
     from klamm_broker.kafka.served_apis import SPOKEN
 
 from klamm.acls import ANONYMOUS
 from klamm.secret import Secret
 from klamm.security.sasl.scram_keys import ScramMechanism, credential_of, salted_password
 from klamm_broker.io.request_memory import RequestMemory
-from klamm_broker.kafka.handshake_limit import HandshakeLimit
+from klamm_broker.kafka.net.handshake_limit import HandshakeLimit
 from klamm_server.config.sasl_settings import ListenerSaslSettings
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import SystemClock

@@ -12,12 +12,12 @@ from kio.serial import entity_reader, entity_writer
 
 from klamm.wire.v1.common_pb2 import Endpoint
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord, TopicRecord
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.api import APIS, ApiKey
-from klamm_broker.kafka.fields import Fields
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.fields import Fields
+from klamm_broker.kafka.codec.schemas import request_schema, response_schema
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import Request, parse_request
-from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.metadata.image import MetadataImage

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.connection import Answer, PendingAnswer
-from klamm_broker.kafka.connection_fairness import ConnectionFairness
-from klamm_broker.kafka.listener import ConnectionLimit, KafkaListener
+from klamm_broker.kafka.login.sasl_clients import SaslClients
+from klamm_broker.kafka.net.connection import Answer, PendingAnswer
+from klamm_broker.kafka.net.connection_fairness import ConnectionFairness
+from klamm_broker.kafka.net.listener import ConnectionLimit, KafkaListener
+from klamm_broker.kafka.net.tls_clients import TlsClients
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.sasl_clients import SaslClients
-from klamm_broker.kafka.tls_clients import TlsClients
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.gate import Gate
 from klamm_server.security.quotas.client_quotas import ClientQuotas

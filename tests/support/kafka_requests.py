@@ -18,14 +18,14 @@ from klamm.wire.v1.metadata_pb2 import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.schemas import request_schema, response_schema
+from klamm_broker.kafka.codec.wire import AnswerWriter
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import Request, parse_request
-from klamm_broker.kafka.schemas import request_schema, response_schema
 from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.wire import AnswerWriter
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 

@@ -12,10 +12,10 @@ from typing import Any
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import OutOfBoundValue
 
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.fields import Fields
-from klamm_broker.kafka.schemas import request_schema, response_schema
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.fields import Fields
+from klamm_broker.kafka.codec.schemas import request_schema, response_schema
 from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.message_reader import MessageReader
 from tests.support.waiting import patience

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 from kio.serial import entity_writer
 
 from klamm.records.encoder import encode_batch
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.api import COLD_REQUEST_MAX_BYTES, WHOLE_ITEMS_MAX, ApiKey, items_max
-from klamm_broker.kafka.schemas import request_schema
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.schemas import request_schema
 from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support.every_request import requests
 from tests.support.waiting import patience

@@ -18,9 +18,9 @@ from klamm.security.sasl.plain_client import PlainClient
 from klamm.security.sasl.scram_client import ScramClient
 from klamm.security.sasl.scram_keys import ScramMechanism, credential_of, salted_password
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.handshake_limit import HandshakeLimit
-from klamm_broker.kafka.sasl_clients import SaslClients
-from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_broker.kafka.login.sasl_clients import SaslClients
+from klamm_broker.kafka.net.handshake_limit import HandshakeLimit
+from klamm_broker.kafka.net.tls_clients import TlsClients
 from klamm_server.config.sasl_settings import ListenerSaslSettings
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import SystemClock

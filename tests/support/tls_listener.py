@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_broker.kafka.net.tls_clients import TlsClients
 from tests.support.kafka_listener import ServedListener, answer_to, echo, frame
 
 Run = Callable[[Coroutine[Any, Any, None]], None]

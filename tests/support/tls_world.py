@@ -12,8 +12,8 @@ from klamm.security.material import load_material
 from klamm.security.principal_rules import PrincipalRules
 from klamm.security.tls_settings import ListenerTlsSettings, TlsSettings
 from klamm.setting import parse
-from klamm_broker.kafka.handshake_limit import HandshakeLimit
-from klamm_broker.kafka.tls_clients import TlsClients
+from klamm_broker.kafka.net.handshake_limit import HandshakeLimit
+from klamm_broker.kafka.net.tls_clients import TlsClients
 from tests.support import certificates
 
 

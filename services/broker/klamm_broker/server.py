@@ -46,7 +46,7 @@ from klamm_broker.io.record_thread import RecordThread
 from klamm_broker.io.replica_records import ReplicaRecords
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.transaction_registry import TransactionRegistry
-from klamm_broker.kafka.kafka_listeners import KafkaListeners
+from klamm_broker.kafka.net.kafka_listeners import KafkaListeners
 from klamm_broker.log.dirs.log_directories import stored_cluster_id
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.files.disk import Disk

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from klamm.errors import ConfigError
 from klamm.setting import Setting, again, integer, list_of, long
-from klamm_coordinator.consumer.assignors import ASSIGNORS
 from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.kip848.assignors import ASSIGNORS
 from klamm_coordinator.transaction_shard.settings import TransactionSettings
 from klamm_server.config.broker_configs import BROKER_CONFIGS
 from klamm_server.config.kafka_listeners import Role

@@ -12,15 +12,15 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.rpc.grpc_transport import GrpcTransport
 from klamm.wire.v1 import controller_pb2
 from klamm.wire.v1.controller_rpc import ADMIN, AdminStub
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.configs import ConfigApis
-from klamm_broker.kafka.forwarding import ActiveController
-from klamm_broker.kafka.replicas import ReplicaApis
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.schemas import request_schema
+from klamm_broker.kafka.cold.configs import ConfigApis
+from klamm_broker.kafka.cold.forwarding import ActiveController
+from klamm_broker.kafka.cold.replicas import ReplicaApis
+from klamm_broker.kafka.cold.topics import TopicApis
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.schemas import request_schema
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.topics import TopicApis
 from klamm_broker.metadata.metadata_waiters import MetadataWaiters
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.rpc.controllers import Controllers

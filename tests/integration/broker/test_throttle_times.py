@@ -14,7 +14,7 @@ import uvloop
 from klamm.quotas import QuotaEntity
 from klamm.setting import INT_MAX
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.connection import Answer
+from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.requests import Request
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace

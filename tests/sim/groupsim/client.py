@@ -7,8 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 from klamm.errors import ErrorCode
-from klamm_coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
+from klamm_coordinator.kip848.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from klamm_coordinator.kip848.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from klamm_coordinator.classic.group import ClassicGroup
 from klamm_coordinator.classic.member import ClassicMember
 from klamm_coordinator.classic.subscription import encode_assignment
-from klamm_coordinator.consumer import downgrade, upgrade
-from klamm_coordinator.consumer.group import ConsumerGroup
+from klamm_coordinator.kip848 import downgrade, upgrade
+from klamm_coordinator.kip848.group import ConsumerGroup
 from klamm_coordinator.records.consumer_group_schemas import NO_PARTITIONS, ConsumerMemberMetadata, Partitions
 from tests.sim.groupsim.mixed_world import MixedWorld
 from tests.sim.groupsim.options import Options

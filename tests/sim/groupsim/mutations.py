@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from klamm.errors import ErrorCode
-from klamm_coordinator.consumer import reconcile
-from klamm_coordinator.consumer.group import ConsumerGroup
-from klamm_coordinator.consumer.groups import ConsumerGroups
-from klamm_coordinator.consumer.subscribe import refresh_topics
-from klamm_coordinator.consumer.target import update_target
 from klamm_coordinator.group_shard import rules
 from klamm_coordinator.groups.group_context import GroupContext
+from klamm_coordinator.kip848 import reconcile
+from klamm_coordinator.kip848.group import ConsumerGroup
+from klamm_coordinator.kip848.groups import ConsumerGroups
+from klamm_coordinator.kip848.subscribe import refresh_topics
+from klamm_coordinator.kip848.target import update_target
 from klamm_coordinator.records import schemas
 from klamm_coordinator.records.consumer_group_schemas import NO_PARTITIONS, Current, MemberState, Partitions
 from tests.sim.kit.mutation import Mutation

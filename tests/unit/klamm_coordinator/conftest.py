@@ -24,13 +24,13 @@ from klamm_coordinator.classic.messages import (
     SyncReply,
 )
 from klamm_coordinator.classic.subscription import encode_assignment, read_assignment
-from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from klamm_coordinator.group_shard.events import HoldsChanged
 from klamm_coordinator.group_shard.refusals import Reply
 from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.topics import FixedTopics, TopicInfo
+from klamm_coordinator.kip848.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from klamm_coordinator.offsets.messages import (
     CommitOffset,
     CommitOffsets,

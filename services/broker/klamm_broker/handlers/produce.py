@@ -8,7 +8,7 @@ broker does not know, its produce waits for the broker's metadata. Records that 
 loop are checked on a thread (`late_checks`).
 
 With acks=0, only partitions that failed have an answer. A Kafka client cannot get it, so the listener closes the
-connection (`kafka/produce.py`). A gRPC client gets it.
+connection (`kafka/hot/produce.py`). A gRPC client gets it.
 
 After the append, acks=all waits in the purgatory if other replicas are in sync. acks=1 and acks=all wait there too
 until the records are on disk, if `flush.messages` requires that. One sync serves all appends before it. If the client's

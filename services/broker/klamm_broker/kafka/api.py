@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from klamm.wire import record_frames
-from klamm_broker.kafka.fields import Fields
-from klamm_broker.kafka.wire import MalformedRequestError
+from klamm_broker.kafka.codec.fields import Fields
+from klamm_broker.kafka.codec.wire import MalformedRequestError
 from klamm_server.security.operations import Check, check_of_rpc
 from klamm_server.security.session import CALLER
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.api_versions import api_versions
-from klamm_broker.kafka.connection import Answer, PendingAnswer
-from klamm_broker.kafka.fetch import Fetch
-from klamm_broker.kafka.fetch_sessions import FetchSessions
-from klamm_broker.kafka.forwarding import ActiveController, Coordinators
-from klamm_broker.kafka.framed_fetch import FramedFetch
-from klamm_broker.kafka.framed_produce import FramedProduce
+from klamm_broker.kafka.cold.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.hot.api_versions import api_versions
+from klamm_broker.kafka.hot.fetch import Fetch
+from klamm_broker.kafka.hot.fetch_sessions import FetchSessions
+from klamm_broker.kafka.hot.framed_fetch import FramedFetch
+from klamm_broker.kafka.hot.framed_produce import FramedProduce
+from klamm_broker.kafka.hot.metadata import metadata
+from klamm_broker.kafka.hot.produce import produce
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.metadata import metadata
-from klamm_broker.kafka.produce import produce
+from klamm_broker.kafka.login.sasl_messages import authenticate_out_of_place, handshake_out_of_place
+from klamm_broker.kafka.net.connection import Answer, PendingAnswer
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.sasl_messages import authenticate_out_of_place, handshake_out_of_place
 from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.runtime.clock import Clock

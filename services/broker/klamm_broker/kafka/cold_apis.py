@@ -16,28 +16,29 @@ from typing import Any, Final, TypeVar
 
 from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.handlers.list_offsets import LateLookup, ListedOffset
-from klamm_broker.kafka import coordinators, log_dirs, messages, partitions
-from klamm_broker.kafka.acls import AclApis
 from klamm_broker.kafka.api import APIS, ApiKey, handlers_of
-from klamm_broker.kafka.cluster import ClusterApis
-from klamm_broker.kafka.configs import ConfigApis
-from klamm_broker.kafka.connection import Parts
-from klamm_broker.kafka.consumer_groups import ConsumerGroupApis
-from klamm_broker.kafka.fields import Fields
-from klamm_broker.kafka.forwarding import ActiveController, Coordinators
-from klamm_broker.kafka.groups import GroupApis
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.fields import Fields
+from klamm_broker.kafka.cold import coordinators, log_dirs, partitions
+from klamm_broker.kafka.cold.acls import AclApis
+from klamm_broker.kafka.cold.cluster import ClusterApis
+from klamm_broker.kafka.cold.configs import ConfigApis
+from klamm_broker.kafka.cold.consumer_groups import ConsumerGroupApis
+from klamm_broker.kafka.cold.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.cold.groups import GroupApis
+from klamm_broker.kafka.cold.quotas import QuotaApis
+from klamm_broker.kafka.cold.replicas import ReplicaApis
+from klamm_broker.kafka.cold.request_parts import joined_answer, parts_of
+from klamm_broker.kafka.cold.topic_pages import describe_topic_partitions
+from klamm_broker.kafka.cold.topics import TopicApis
+from klamm_broker.kafka.cold.transactions import TransactionApis
+from klamm_broker.kafka.cold.txn_markers import write_txn_markers
+from klamm_broker.kafka.cold.users import UserApis
+from klamm_broker.kafka.cold.voters import VoterApis
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.quotas import QuotaApis
-from klamm_broker.kafka.replicas import ReplicaApis
-from klamm_broker.kafka.request_parts import joined_answer, parts_of
+from klamm_broker.kafka.net.connection import Parts
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds
-from klamm_broker.kafka.topic_pages import describe_topic_partitions
-from klamm_broker.kafka.topics import TopicApis
-from klamm_broker.kafka.transactions import TransactionApis
-from klamm_broker.kafka.txn_markers import write_txn_markers
-from klamm_broker.kafka.users import UserApis
-from klamm_broker.kafka.voters import VoterApis
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.sliced_work import SlicedWork

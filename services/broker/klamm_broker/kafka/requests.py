@@ -6,10 +6,10 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klamm_broker.kafka.api import APIS, ApiKey
-from klamm_broker.kafka.wire import MalformedRequestError, RequestReader
+from klamm_broker.kafka.codec.wire import MalformedRequestError, RequestReader
 
 if TYPE_CHECKING:
-    from klamm_broker.kafka.throttle import Throttle
+    from klamm_broker.kafka.net.throttle import Throttle
 
 
 _HEADER: Final = struct.Struct(">hhih")

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from klamm_broker.kafka import (
+from klamm_broker.kafka.api import APIS, ApiKey, Versions
+from klamm_broker.kafka.cold import (
     acls,
-    api_versions,
     cluster,
     configs,
     consumer_groups,
     coordinators,
-    fetch,
-    framed_fetch,
-    framed_produce,
     groups,
     log_dirs,
-    metadata,
     partitions,
-    produce,
     quotas,
     replicas,
-    sasl_messages,
     topic_pages,
     topics,
     transactions,
@@ -30,7 +24,8 @@ from klamm_broker.kafka import (
     users,
     voters,
 )
-from klamm_broker.kafka.api import APIS, ApiKey, Versions
+from klamm_broker.kafka.hot import api_versions, fetch, framed_fetch, framed_produce, metadata, produce
+from klamm_broker.kafka.login import sasl_messages
 
 HANDLERS: Final = (
     *(acls, api_versions, cluster, configs, consumer_groups, coordinators, fetch, framed_fetch, framed_produce),

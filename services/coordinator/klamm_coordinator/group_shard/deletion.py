@@ -15,10 +15,10 @@ from klamm_coordinator.classic.group import ClassicGroup
 from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.states import ClassicGroupState
 from klamm_coordinator.classic.timers import SessionTimer
-from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.group_shard.releases import Releases
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
+from klamm_coordinator.kip848.groups import ConsumerGroups
 from klamm_coordinator.offsets.expiry import expired_consumer_partitions, expired_partitions
 from klamm_coordinator.offsets.group_topics import topic_tombstones
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat
+from klamm_coordinator.kip848.messages import ConsumerGroupHeartbeat
 from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from klamm.errors import ErrorCode
 from klamm_coordinator.classic.messages import HeartbeatReply, JoinReply, LeaveReply, SyncReply
-from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeatReply
 from klamm_coordinator.group_shard.events import ConfirmOwnerReply, ForgetLossesReply
+from klamm_coordinator.kip848.messages import ConsumerGroupHeartbeatReply
 from klamm_coordinator.offsets.messages import (
     CommitReply,
     DeleteGroupsReply,

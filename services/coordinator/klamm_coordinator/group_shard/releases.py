@@ -17,10 +17,10 @@ from typing import Final
 from klamm.ordered_set import OrderedSet
 from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.states import ClassicGroupState
-from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.group_shard.state import GroupShardState
 from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
 from klamm_coordinator.groups.topics import HeldTopics
+from klamm_coordinator.kip848.groups import ConsumerGroups
 from klamm_coordinator.records.released_hold_schema import ReleasedHoldKey, ReleasedHoldValue
 from klamm_coordinator.records.schemas import GroupRecord
 

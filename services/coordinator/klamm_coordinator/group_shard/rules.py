@@ -22,15 +22,6 @@ from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.messages import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from klamm_coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from klamm_coordinator.classic.timers import JoinTimer, SessionTimer, SyncTimer
-from klamm_coordinator.consumer.groups import ConsumerGroups
-from klamm_coordinator.consumer.messages import ConsumerGroupHeartbeat
-from klamm_coordinator.consumer.timers import (
-    ConsumerJoinTimer,
-    ConsumerRebalanceTimer,
-    ConsumerSessionTimer,
-    ConsumerSyncTimer,
-    ConsumerTimer,
-)
 from klamm_coordinator.group_shard import deletion
 from klamm_coordinator.group_shard.deletion import GroupsDeleted, OffsetExpiryTimer
 from klamm_coordinator.group_shard.events import (
@@ -53,6 +44,15 @@ from klamm_coordinator.groups.group_context import GroupContext, NoteFailure
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.sizes import record_bytes
 from klamm_coordinator.groups.topics import NO_TOPICS, HeldTopics, Topics
+from klamm_coordinator.kip848.groups import ConsumerGroups
+from klamm_coordinator.kip848.messages import ConsumerGroupHeartbeat
+from klamm_coordinator.kip848.timers import (
+    ConsumerJoinTimer,
+    ConsumerRebalanceTimer,
+    ConsumerSessionTimer,
+    ConsumerSyncTimer,
+    ConsumerTimer,
+)
 from klamm_coordinator.offsets.messages import CommitOffsets, DeleteGroups, DeleteOffsets, EndTransaction
 from klamm_coordinator.offsets.rules import OffsetRules
 from klamm_coordinator.records.consumer_group_schemas import ConsumerGroupKey

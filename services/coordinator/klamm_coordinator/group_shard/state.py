@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from klamm.model import NO_PRODUCER_ID, TopicPartition
-from klamm_coordinator.consumer.group import ConsumerGroup
 from klamm_coordinator.groups.sizes import stored_group_bytes
+from klamm_coordinator.kip848.group import ConsumerGroup
 from klamm_coordinator.offsets.group_topics import GroupTopics
 from klamm_coordinator.offsets.lost_records import LostRecords
 from klamm_coordinator.offsets.released_holds import ReleasedHolds

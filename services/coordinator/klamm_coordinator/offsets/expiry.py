@@ -13,7 +13,7 @@ from __future__ import annotations
 from klamm.model import TopicPartition
 from klamm_coordinator.classic.group import ClassicGroup
 from klamm_coordinator.classic.states import ClassicGroupState
-from klamm_coordinator.consumer.group import ConsumerGroup
+from klamm_coordinator.kip848.group import ConsumerGroup
 from klamm_coordinator.offsets.store import ShardOffsets
 from klamm_coordinator.records.schemas import (
     NO_TIMESTAMP,

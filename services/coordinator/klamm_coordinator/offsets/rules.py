@@ -12,11 +12,11 @@ from klamm_coordinator.classic import session
 from klamm_coordinator.classic.group import ClassicGroup
 from klamm_coordinator.classic.groups import ClassicGroups
 from klamm_coordinator.classic.states import ClassicGroupState
-from klamm_coordinator.consumer.group import ConsumerGroup
-from klamm_coordinator.consumer.groups import ConsumerGroups
 from klamm_coordinator.groups.group_context import GroupContext
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.sizes import GROUP_TOPIC_BYTES, OFFSET_BYTES, group_topic_bytes
+from klamm_coordinator.kip848.group import ConsumerGroup
+from klamm_coordinator.kip848.groups import ConsumerGroups
 from klamm_coordinator.offsets.admission import TransactionAdmission
 from klamm_coordinator.offsets.group_topics import GroupTopics
 from klamm_coordinator.offsets.messages import (

@@ -16,8 +16,12 @@ from klamm.wire.v1.coordinator_pb2 import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
 )
-from klamm_coordinator.consumer.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from klamm_coordinator.consumer.messages import (
+from klamm_coordinator.group_shard.rules import GroupRules
+from klamm_coordinator.groups.settings import GroupSettings
+from klamm_coordinator.groups.topics import Topics
+from klamm_coordinator.io.shards import Shards
+from klamm_coordinator.kip848.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from klamm_coordinator.kip848.messages import (
     NO_TIMEOUT,
     AssignedTopic,
     ConsumerGroupDescription,
@@ -25,10 +29,6 @@ from klamm_coordinator.consumer.messages import (
     ConsumerGroupHeartbeatReply,
     ConsumerMemberDescription,
 )
-from klamm_coordinator.group_shard.rules import GroupRules
-from klamm_coordinator.groups.settings import GroupSettings
-from klamm_coordinator.groups.topics import Topics
-from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
 from klamm_coordinator.rpc.checks import check_group_id, check_length
 from klamm_coordinator.rpc.described_topics import visible_to_caller

@@ -162,7 +162,7 @@ class TransactionsRpc:
                 values.update(host.rules.ids.values)
             if request.transactional_id_pattern:
                 # The module is loaded only when a call needs it.
-                from klamm_coordinator.consumer.patterns import matching
+                from klamm_coordinator.kip848.patterns import matching
 
                 values = {one: values[one] for one in matching(request.transactional_id_pattern, values)}
         except BrokerError as error:

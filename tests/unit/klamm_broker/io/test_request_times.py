@@ -9,8 +9,8 @@ import pytest
 
 from klamm_broker.io import request_times
 from klamm_broker.io.request_times import RequestTimes, timed
-from klamm_broker.kafka import connection, listener
-from klamm_broker.kafka.connection import Answer, PendingAnswer
+from klamm_broker.kafka.net import connection, listener
+from klamm_broker.kafka.net.connection import Answer, PendingAnswer
 from klamm_broker.kafka.requests import Request
 from klamm_server.metrics.prometheus import registry
 from tests.support.kafka_listener import ServedListener, answer_to, echo, echo_in_time, frame

@@ -13,12 +13,12 @@ from kio.serial import entity_reader
 
 from klamm.errors import ErrorCode
 from klamm_broker.handlers.list_offsets import ListedOffset, OffsetQuery
-from klamm_broker.kafka import messages
 from klamm_broker.kafka.api import ApiKey
+from klamm_broker.kafka.codec import messages
+from klamm_broker.kafka.codec.schemas import response_schema
+from klamm_broker.kafka.codec.wire import MalformedRequestError
 from klamm_broker.kafka.cold_apis import LARGE_BYTES, ColdApis
 from klamm_broker.kafka.requests import Request
-from klamm_broker.kafka.schemas import response_schema
-from klamm_broker.kafka.wire import MalformedRequestError
 from klamm_server.runtime.sliced_work import SlicedWork
 from tests.support.callers import called_with
 from tests.support.cold_requests import ALONE, TOPIC_IDS, ScriptedCoordinators, request_of

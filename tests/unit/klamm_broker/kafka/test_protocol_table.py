@@ -5,9 +5,9 @@ from __future__ import annotations
 from kio.serial import entity_reader
 
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.api_versions import api_versions
-from klamm_broker.kafka.features import LEVELS
-from klamm_broker.kafka.schemas import response_schema
+from klamm_broker.kafka.codec.schemas import response_schema
+from klamm_broker.kafka.cold.features import LEVELS
+from klamm_broker.kafka.hot.api_versions import api_versions
 from klamm_broker.kafka.served_apis import SPOKEN
 from tests.support import protocol_table
 from tests.support.cold_requests import request_of

@@ -27,7 +27,7 @@ from klamm.wire.v1.raft_pb2 import RaftEnvelope
 from klamm_broker.io.controller_calls import ControllerCalls
 from klamm_broker.io.replica_records import ReplicaRecords
 from klamm_broker.io.transaction_registry import TransactionRegistry
-from klamm_broker.kafka.forwarding import ActiveController, Coordinators
+from klamm_broker.kafka.cold.forwarding import ActiveController, Coordinators
 from klamm_broker.metadata.metadata_waiters import MetadataWaiters
 from klamm_broker.metadata.topic_creator import TopicCreator
 from klamm_broker.replica.follower_session import FetchBounds

@@ -1,0 +1,1 @@
+"""Reads and writes messages: by hand for the data path, by the schemas of kio for all others."""

@@ -1,0 +1,161 @@
+"""Forwards requests about groups of the new protocol to coordinators (KIP-848): ConsumerGroupHeartbeat,
+ConsumerGroupDescribe."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from klamm.errors import BrokerError, ErrorCode
+from klamm.model import GROUP_METADATA_TOPIC
+from klamm.wire.v1 import coordinator_pb2 as pb
+from klamm.wire.v1.coordinator_rpc import CoordinatorStub
+from klamm_broker.kafka.api import ApiKey, Versions, api
+from klamm_broker.kafka.codec.fields import Fields, milliseconds
+from klamm_broker.kafka.cold import authorized_operations
+from klamm_broker.kafka.cold.coordinators import check_is_coordinator
+from klamm_broker.kafka.cold.forwarding import Coordinators
+from klamm_broker.kafka.listener_metadata import ListenerMetadata
+from klamm_broker.kafka.requests import Request
+from klamm_server.runtime.gather_bounded import gather_bounded
+from klamm_server.security.needs import DESCRIBE_GROUP
+
+TIMEOUT_MS = 30_000
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""The numbers that Kafka gives members with the classic and with the new protocol."""
+CLIENT_NAMES_MEMBER = 1
+"""The first version of ConsumerGroupHeartbeat in which the client chooses its member id (KIP-1082)."""
+_NO_ID = bytes(16)
+
+
+class ConsumerGroupApis:
+    """Answers requests of KIP-848's groups. Each method takes a decoded request and returns the answer's fields."""
+
+    def __init__(self, coordinators: Coordinators, cluster: ListenerMetadata) -> None:
+        self._coordinators = coordinators
+        self._cluster = cluster
+
+    @api(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        Versions(0, 1, flexible=0),
+        forwarded_to="Coordinator/ConsumerGroupHeartbeat",
+        is_whole=True,
+    )
+    async def heartbeat(self, request: Request, body: Any) -> Fields:
+        try:
+            _check(request, body)
+            answer = await self._coordinators.ask(
+                GROUP_METADATA_TOPIC,
+                body.group_id,
+                CoordinatorStub.consumer_group_heartbeat,
+                _heartbeat(request, body),
+                timeout_ms=TIMEOUT_MS,
+            )
+        except BrokerError as error:
+            answer = pb.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+        return {
+            "error_code": answer.error_code,
+            "error_message": answer.error_message or None,
+            "member_id": None if answer.error_code else answer.member_id,
+            "member_epoch": answer.member_epoch,
+            "heartbeat_interval": answer.heartbeat_interval_ms,
+            "assignment": _assignment(answer.assignment) if answer.HasField("assignment") else None,
+        }
+
+    @api(ApiKey.CONSUMER_GROUP_DESCRIBE, Versions(0, 1, flexible=0), forwarded_to="Coordinator/ConsumerGroupDescribe")
+    async def describe(self, request: Request, body: Any) -> Fields:
+        describe = partial(self._describe, body.include_authorized_operations)
+        return {"groups": await gather_bounded(describe, body.group_ids)}
+
+    async def _describe(self, with_operations: bool, group_id: str) -> Fields:
+        operations = authorized_operations.of_group(group_id, with_operations)
+        ask = pb.ConsumerGroupDescribeRequest(group_ids=[group_id])
+        try:
+            check_is_coordinator(self._cluster, group_id)
+            DESCRIBE_GROUP.refuse_early(group_id)
+            answer = await self._coordinators.ask(
+                GROUP_METADATA_TOPIC, group_id, CoordinatorStub.consumer_group_describe, ask, timeout_ms=TIMEOUT_MS
+            )
+            (group,) = answer.groups
+        except BrokerError as error:
+            group = pb.DescribedConsumerGroup(error_code=error.code, error_message=error.message)
+        return {
+            "error_code": group.error_code,
+            "error_message": group.error_message or None,
+            "group_id": group_id,
+            "group_state": group.state,
+            "group_epoch": group.group_epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor_name": group.assignor,
+            "members": [_member(member) for member in group.members],
+            "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
+        }
+
+
+def _check(request: Request, body: Any) -> None:
+    """Checks texts that may be null but not empty, because Klamm's own request does not distinguish the two. Raises
+    InvalidRequestError or UnsupportedAssignorError."""
+    texts = {"group_id": body.group_id.strip(), "instance_id": body.instance_id, "rack_id": body.rack_id}
+    if request.version >= CLIENT_NAMES_MEMBER:
+        texts["member_id"] = body.member_id
+    for name, text in texts.items():
+        if text == "":
+            raise ErrorCode.INVALID_REQUEST.exception(f"{name} is empty")
+    if body.server_assignor == "":
+        raise ErrorCode.UNSUPPORTED_ASSIGNOR.exception("server_assignor is empty")
+
+
+def _heartbeat(request: Request, body: Any) -> pb.ConsumerGroupHeartbeatRequest:
+    """Returns Klamm's request for Kafka's. Fields that are null in Kafka's are not set."""
+    ask = pb.ConsumerGroupHeartbeatRequest(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        group_instance_id=body.instance_id or "",
+        rack_id=body.rack_id,
+        subscribed_topic_regex=getattr(body, "subscribed_topic_regex", None),
+        server_assignor=body.server_assignor,
+        client_id=request.client_id,
+        client_host=f"/{request.client_host}",
+    )
+    if (rebalance_timeout_ms := milliseconds(body.rebalance_timeout)) >= 0:
+        ask.rebalance_timeout_ms = rebalance_timeout_ms
+    if body.subscribed_topic_names is not None:
+        ask.subscribed_topic_names.CopyFrom(pb.TopicNames(names=body.subscribed_topic_names))
+    if body.topic_partitions is not None:
+        ask.owned.CopyFrom(pb.ConsumerAssignment(topics=map(_owned, body.topic_partitions)))
+    return ask
+
+
+def _owned(topic: Any) -> pb.ConsumerPartitions:
+    topic_id = _NO_ID if topic.topic_id is None else topic.topic_id.bytes
+    return pb.ConsumerPartitions(topic_id=topic_id, partitions=topic.partitions)
+
+
+def _assignment(assignment: pb.ConsumerAssignment) -> Fields:
+    return {"topic_partitions": list(_topics(assignment.topics))}
+
+
+def _topics(topics: Iterable[pb.ConsumerPartitions]) -> Iterable[Fields]:
+    return (
+        {"topic_id": uuid.UUID(bytes=topic.topic_id), "topic_name": topic.topic, "partitions": topic.partitions}
+        for topic in topics
+    )
+
+
+def _member(member: pb.DescribedConsumerMember) -> Fields:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.group_instance_id or None,
+        "rack_id": member.rack_id or None,
+        "member_epoch": member.member_epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.subscribed_topic_names,
+        "subscribed_topic_regex": member.subscribed_topic_regex,
+        "assignment": _assignment(member.assignment),
+        "target_assignment": _assignment(member.target_assignment),
+        "member_type": CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
+    }

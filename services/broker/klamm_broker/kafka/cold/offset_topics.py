@@ -1,0 +1,41 @@
+"""Topics of requests about committed offsets. Older versions name them by name, newer ones by id (KIP-848,
+KIP-1319)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from klamm_broker.kafka.codec.fields import Fields
+from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
+
+
+class OffsetTopic(NamedTuple):
+    """A topic of a request about committed offsets."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    """The topic's id, or None if the request has the topic's name."""
+    asked: Any
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if no topic has the id."""
+        return self.topic_id is not None and unknown_id(self.name) is not None
+
+
+def offset_topics(topics: Iterable[Any], topic_ids: TopicIds) -> list[OffsetTopic]:
+    """Returns the topics of a request, with their names."""
+    return [
+        OffsetTopic(topic.name, None, topic)
+        if hasattr(topic, "name")
+        else OffsetTopic(topic_ids.name_of(id_bytes(topic.topic_id)), uuid.UUID(bytes=id_bytes(topic.topic_id)), topic)
+        for topic in topics
+    ]
+
+
+def with_ids(topics: Iterable[Mapping[str, Any]], asked: Iterable[OffsetTopic]) -> list[Fields]:
+    """Returns the topics of an answer, each with its id if the request named it by id."""
+    ids = {one.name: one.topic_id for one in asked if one.topic_id is not None}
+    return [{**topic, "topic_id": ids[topic["name"]]} if topic["name"] in ids else topic for topic in topics]

@@ -1,0 +1,1 @@
+"""The logins of Kafka clients (SASL), and the answers before a login."""
