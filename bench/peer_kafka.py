@@ -29,8 +29,8 @@ from bench.peer_workload import (
 from bench.servers import compile_klamm, free_port
 
 KIB = 1024
-RUN_BYTES = {100: 150_000_000, KIB: 500_000_000, 10 * KIB: 600_000_000}
-"""The bytes of records in one run, by the size of its records."""
+RUN_BYTES = {100: 150_000_000, KIB: 1_000_000_000, 10 * KIB: 1_000_000_000}
+"""The bytes of records in one run, by the size of its records. A shorter run would measure how it begins."""
 START_S = 60
 
 
@@ -100,7 +100,7 @@ def measure_grid(cells: list[Cell], nodes: int, options: argparse.Namespace) -> 
         wait_until_served(peers)
         chosen = [cell for cell in cells if options.cells in cell.label]
         for number, cell in enumerate(chosen):
-            count = RUN_BYTES[cell.size_bytes] // cell.size_bytes // (4 if options.quick else 1) // cell.replicas
+            count = RUN_BYTES[cell.size_bytes] // cell.size_bytes // (4 if options.quick else 1)
             load = Load(
                 topic="",
                 partitions=cell.partitions,
