@@ -145,10 +145,6 @@ class ClientConfig(ClientSecurity):
         servers = ",".join(self.bootstrap_servers)
         return f"<{' '.join([client, f'client.id={self.client_id}', f'bootstrap.servers={servers}', *details])}>"
 
-    def as_mapping(self) -> dict[str, Any]:
-        """Returns the effective configuration by dotted names."""
-        return {name: getattr(self, setting.field) for name, setting in definitions(type(self)).items()}
-
 
 def hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:
     """Returns the given settings of a client, with a Secret as the value of each secret setting."""

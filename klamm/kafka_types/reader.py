@@ -111,10 +111,6 @@ class KafkaReader(Generic[BufferT]):
     def array(self, item: Callable[[], T]) -> list[T]:
         return [item() for _ in range(self.array_size())]
 
-    def nullable_array(self, item: Callable[[], T]) -> list[T] | None:
-        count = self.nullable_array_size()
-        return None if count < 0 else [item() for _ in range(count)]
-
     def int32_array(self) -> tuple[int, ...]:
         """Reads an array of int32 values in one step."""
         count = self.array_size()

@@ -126,10 +126,6 @@ def test_retry_backoff_max_must_not_be_less_than_retry_backoff() -> None:
         Example.parse({"retry.backoff.max.ms": 50})
 
 
-def test_effective_configuration_has_dotted_names() -> None:
-    assert Example.parse({"batch.size": 5}).as_mapping()["batch.size"] == 5
-
-
 def test_an_address_in_place_of_the_settings_is_refused_with_what_to_write() -> None:
     with pytest.raises(ConfigError, match=r"'a:1' is not a mapping of settings; write bootstrap_servers='a:1'"):
         Example.parse("a:1")

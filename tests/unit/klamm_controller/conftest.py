@@ -28,17 +28,18 @@ from klamm.wire.v1.controller_pb2 import (
 )
 from klamm.wire.v1.metadata_pb2 import ClusterRecord, MetadataRecord
 from klamm_controller.metadata.alter_partition import handle_alter_partition
-from klamm_controller.metadata.brokers import handle_broker_heartbeat, handle_register_broker
+from klamm_controller.metadata.brokers import handle_broker_heartbeat
 from klamm_controller.metadata.coordinators import handle_coordinator_heartbeat, handle_register_coordinator
 from klamm_controller.metadata.decision import Decision
 from klamm_controller.metadata.leader_election import unclean_elections
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
 from klamm_controller.metadata.replica_logs import ReplicaLogs
-from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
+from klamm_controller.metadata.topics import handle_delete_topics
 from klamm_controller.metadata.unclean_recovery import handle_replica_logs
 from klamm_server.metadata.entities import PartitionImage, TopicImage
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
+from tests.support.whole_decisions import handle_create_topics, handle_register_broker
 
 T = TypeVar("T")
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -5,8 +5,7 @@ Any part of the broker may have a reason for a replica to `resign`. The replica 
 The metadata show what the controller knows, so a request is repeated until the metadata contain it. This covers a call
 without an answer, calls that overtake each other, and a new registration of the broker. Pure.
 
-A replica that has resigned still leads and stays in sync if no other in-sync replica can lead. Code that waits until
-the replica is not needed checks the partition's metadata with `is_released`.
+A replica that has resigned still leads and stays in sync if no other in-sync replica can lead.
 """
 
 from __future__ import annotations
@@ -92,12 +91,6 @@ class Resignations:
         """Notes that the controller has applied the request."""
         for topic in request.resumed:
             self._resumed.difference_update((topic.topic_id, number) for number in topic.partitions)
-
-
-def is_released(partition: PartitionImage, broker_id: int) -> bool:
-    """Returns True if the cluster does not need a broker's replica: it is neither in sync, so it cannot lead, nor an
-    eligible leader replica."""
-    return broker_id not in partition.isr and broker_id not in partition.elr
 
 
 def _partition(key: ReplicaKey, image: MetadataImage) -> PartitionImage | None:

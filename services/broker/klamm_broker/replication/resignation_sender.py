@@ -41,7 +41,7 @@ class ResignationSender:
     def resign(self, key: ReplicaKey, reason: Hashable) -> None:
         """Asks that the replica neither leads nor is in sync, if another in-sync replica can lead.
 
-        This takes effect when the controller has handled it. `is_released` checks it in the partition's metadata."""
+        This takes effect when the controller has handled it."""
         if self._resignations.resign(key, reason):
             self._is_due.set()
 

@@ -56,10 +56,6 @@ class PartitionIndex(NamedTuple):
             for number in numbers:
                 yield topic_id, number
 
-    def hosted_count(self, broker_id: int) -> int:
-        """Returns the number of partitions of which the broker has a replica."""
-        return sum(map(len, self.hosted.get(broker_id, _NO_PARTITIONS).values()))
-
 
 _NOTHING = Tally()
 _NO_PARTITIONS: PersistentMap[uuid.UUID, tuple[int, ...]] = PersistentMap()

@@ -16,7 +16,6 @@ The broker epoch is the index of the registration record, so it grows with every
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 from klamm.errors import ErrorCode
@@ -126,13 +125,6 @@ class BrokerRegistration:
                 listeners=request.listeners,
             )
         )
-
-
-def handle_register_broker(
-    request: RegisterBrokerRequest, image: MetadataImage, *, session_live: bool
-) -> Decision[RegisterResponse]:
-    """Registers a broker or refuses it, in one part."""
-    return BrokerRegistration(request, changes_max=sys.maxsize).next_part(image, session_live=session_live)
 
 
 def handle_broker_heartbeat(request: BrokerHeartbeatRequest, image: MetadataImage) -> Decision[HeartbeatResponse]:

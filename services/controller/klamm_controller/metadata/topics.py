@@ -10,7 +10,6 @@ the coordinators' shards depend on them. An internal topic cannot be deleted.
 from __future__ import annotations
 
 import random
-import sys
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -147,14 +146,6 @@ class TopicCreation:
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"topic {name} collides with topic {other}: '.' and '_' are the same in metric names",
             )
-
-
-def handle_create_topics(
-    request: CreateTopicsRequest, image: MetadataImage, policy: TopicPolicy, rng: random.Random
-) -> Decision[CreateTopicsResponse]:
-    """Creates all topics of the request in one part. With `validate_only`, makes no records and returns the same
-    results."""
-    return TopicCreation(request, policy, rng).next_part(image, sys.maxsize)
 
 
 def handle_delete_topics(

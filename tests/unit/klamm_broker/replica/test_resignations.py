@@ -5,8 +5,7 @@ import uuid
 import pytest
 
 from klamm.wire.v1.metadata_pb2 import MetadataRecord, PartitionRecord, TopicRecord
-from klamm_broker.replica.resignations import Resignations, is_released
-from klamm_server.metadata.entities import PartitionImage
+from klamm_broker.replica.resignations import Resignations
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 
@@ -107,9 +106,3 @@ def test_the_resignation_of_a_deleted_partition_is_not_sent(resignations):
     resignations.resign((uuid.UUID(int=8).bytes, 0), "full")
     assert resignations.next_request(image((1, [])), broker_epoch=EPOCH) is None
     assert resignations.resigned_for("full") == [key(5), (uuid.UUID(int=8).bytes, 0)]
-
-
-@pytest.mark.parametrize(("isr", "elr", "released"), [((2, 3), (), True), ((1,), (), False), ((2,), (1,), False)])
-def test_a_resigned_replica_is_released_when_it_is_in_neither_isr_nor_elr(isr, elr, released):
-    partition = PartitionImage(0, (1, 2, 3), isr, isr[0], 4, 9, elr, resigned_replicas=(1,))
-    assert is_released(partition, BROKER) is released

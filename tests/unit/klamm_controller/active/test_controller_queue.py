@@ -14,9 +14,10 @@ from klamm.wire.v1.metadata_pb2 import MetadataBatch
 from klamm_controller.active.committed_tail import CommittedTail
 from klamm_controller.active.controller import Controller
 from klamm_controller.metadata.decision import Decision
-from klamm_controller.metadata.topics import PARTITIONS_PER_EVENT, TopicCreation, handle_create_topics
+from klamm_controller.metadata.topics import PARTITIONS_PER_EVENT, TopicCreation
 from klamm_server.runtime.event_queue import EventQueue
 from tests.support.waiting import settle
+from tests.support.whole_decisions import handle_create_topics
 
 
 class ManualLog:

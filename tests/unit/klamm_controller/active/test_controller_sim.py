@@ -53,7 +53,7 @@ from klamm_controller.log.snapshot import image_of_snapshot
 from klamm_controller.metadata.configs import handle_incremental_alter_configs
 from klamm_controller.metadata.partitions import handle_create_partitions
 from klamm_controller.metadata.quotas import handle_alter_client_quotas
-from klamm_controller.metadata.topics import handle_create_topics, handle_delete_topics
+from klamm_controller.metadata.topics import handle_delete_topics
 from klamm_controller.metadata.users import handle_alter_user_scram_credentials
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, ReplicaKey, Voter
@@ -63,6 +63,7 @@ from klamm_server.metadata.entities import NO_LEADER
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
 from klamm_server.runtime.event_queue import EventQueue
+from tests.support.whole_decisions import handle_create_topics
 
 SESSION_MS = 9_000
 ME = ReplicaKey(1, "")

@@ -8,9 +8,9 @@ from klamm.wire.v1.controller_pb2 import UnregisterBrokerRequest
 from klamm_controller.metadata.brokers import (
     handle_broker_heartbeat,
     handle_broker_session_end,
-    handle_register_broker,
     handle_unregister_broker,
 )
+from tests.support.whole_decisions import handle_register_broker
 
 
 def listener(name: str, port: int = 9092) -> AdvertisedListener:

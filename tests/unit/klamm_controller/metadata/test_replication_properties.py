@@ -39,7 +39,6 @@ from klamm_controller.metadata.alter_partition import handle_alter_partition, ha
 from klamm_controller.metadata.brokers import (
     handle_broker_heartbeat,
     handle_broker_session_end,
-    handle_register_broker,
     handle_unregister_broker,
 )
 from klamm_controller.metadata.configs import handle_incremental_alter_configs
@@ -53,6 +52,7 @@ from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.image_records import snapshot_records
 from klamm_server.metadata.replay import replay
 from tests.support import seeds
+from tests.support.whole_decisions import handle_register_broker
 from tests.unit.klamm_controller.conftest import Cluster
 
 BROKERS = (1, 2, 3, 4, 5)

@@ -15,7 +15,8 @@ from klamm.wire.v1.controller_pb2 import (
 )
 from klamm_controller.metadata.describe_topics import describe_topics
 from klamm_controller.metadata.policy import InternalTopicPolicy, TopicPolicy
-from klamm_controller.metadata.topics import TopicCreation, handle_create_topics, handle_delete_topics
+from klamm_controller.metadata.topics import TopicCreation, handle_delete_topics
+from tests.support.whole_decisions import handle_create_topics
 
 
 def new(name: str, partitions: int = 1, replicas: int = 1, **more: object) -> NewTopic:
