@@ -9,7 +9,7 @@ from klamm.wire.v1.controller_pb2 import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     RegisterBrokerRequest,
-    RegisterBrokerResponse,
+    RegisterResponse,
 )
 from klamm_controller.metadata.brokers import BrokerRegistration
 from klamm_controller.metadata.decision import Decision
@@ -27,6 +27,6 @@ def handle_create_topics(
 
 def handle_register_broker(
     request: RegisterBrokerRequest, image: MetadataImage, *, session_live: bool
-) -> Decision[RegisterBrokerResponse]:
+) -> Decision[RegisterResponse]:
     """Registers a broker or refuses it."""
     return BrokerRegistration(request, changes_max=sys.maxsize).next_part(image, session_live=session_live)

@@ -22,6 +22,7 @@ from klamm.wire.v1.controller_pb2 import (
 )
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.partition.log_flush import FlushJob
+from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.replica.delayed_produce import PendingAppend
 from klamm_broker.replica.follower_partition import FollowerPartition
 from klamm_broker.replica.leaderless_logs import LeaderlessLogs
@@ -409,7 +410,7 @@ class SimBroker:
             return ErrorCode.NONE
         records = memoryview(encode([(0, *sequence, value)]))
         try:
-            partition, appended = life.replicas.append(NAME, records, acks=-1)
+            partition, appended = life.replicas.append(NAME, ClientAppend(records), acks=-1)
         except BrokerError as error:
             return error.code
         self.cluster.on_append(self)

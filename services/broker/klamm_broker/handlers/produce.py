@@ -36,7 +36,7 @@ from klamm_broker.handlers.topic_rights import refused_topics
 from klamm_broker.handlers.transaction_guards import Guards, TransactionGuards
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.io import metrics
-from klamm_broker.log.partition.partition_log import AppendResult, ShardWriter
+from klamm_broker.log.partition.partition_log import AppendResult, ClientAppend, ShardAppend, ShardWriter
 from klamm_broker.log.segment.check_budget import TURN_NS, CheckBudget, OverBudgetError
 from klamm_broker.log.segment.record_set import CheckedSet
 from klamm_broker.purgatory.driver import PurgatoryDriver
@@ -302,9 +302,8 @@ class ProduceHandler:
             elif self._checking and records is sent and topic_partition in self._checking:
                 return self._begin_late(wanted, acks, guards, pending, late)
             else:
-                replica, appended = self._replicas.append(
-                    topic_partition, records, acks=acks, guard=guard, budget=self._budget
-                )
+                request = ClientAppend(records, guard, self._budget)
+                replica, appended = self._replicas.append(topic_partition, request, acks=acks)
         except OverBudgetError:
             return self._begin_late(wanted, acks, guards, pending, late)
         except BrokerError as error:
@@ -336,7 +335,7 @@ class ProduceHandler:
     ) -> tuple[Partition, AppendResult]:
         if acks != ACKS_ALL:
             raise ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={acks} in a write of a coordinator; expected -1")
-        return self._replicas.append_as_coordinator(topic_partition, records, writer)
+        return self._replicas.append(topic_partition, ShardAppend(records, writer))
 
     def refuse(self, produce: Produce, error: BrokerError) -> list[Produced]:
         """Returns the answers for a request of which nothing is appended."""

@@ -62,7 +62,7 @@ class WriteTxnMarkersHandler:
     def _append(self, end: TransactionEnd, partition: TopicPartition) -> PendingAppend | BrokerError:
         try:
             check_marker(end)
-            replica, appended = self._replicas.append_marker(partition, end)
+            replica, appended = self._replicas.append(partition, end)
         except BrokerError as error:
             return error
         return PendingAppend(replica, appended.last_offset + 1)

@@ -15,10 +15,14 @@ from typing import NamedTuple
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import AUDIT_TOPIC, INTERNAL_TOPICS, NO_LEADER_EPOCH, TopicId, TopicPartition
 from klamm.records.header import BatchHeader
-from klamm_broker.log.partition.partition_log import AppendResult, PartitionLog, ShardWriter, TransactionEnd
+from klamm_broker.log.partition.partition_log import (
+    AppendRequest,
+    AppendResult,
+    ClientAppend,
+    PartitionLog,
+    ShardAppend,
+)
 from klamm_broker.log.producers.verification import VerificationGuard
-from klamm_broker.log.segment.check_budget import CheckBudget
-from klamm_broker.log.segment.record_set import CheckedSet
 from klamm_broker.replica.follower_partition import FollowerPartition, FollowerUpdate, LeaderAnswer, LogEpochEnd
 from klamm_broker.replica.leadership import Brokers, FollowerFetch, IsrChange, Leadership
 from klamm_broker.replica.readable_bytes import PartitionBytes
@@ -260,50 +264,44 @@ class Partition:
             return LogEpochEnd(latest_epoch, log_end_offset)
         return LogEpochEnd(*self.log.epochs.end_offset_for(epoch, log_end_offset))
 
-    def append(
-        self,
-        records: memoryview | CheckedSet,
-        *,
-        now_ms: int,
-        guard: VerificationGuard | None = None,
-        budget: CheckBudget | None = None,
-    ) -> tuple[AppendResult, bool]:
-        """Appends a record set as the leader. Returns the result, and whether the high watermark moved.
+    def append(self, request: AppendRequest, *, now_ms: int) -> tuple[AppendResult, bool]:
+        """Appends what a client, a coordinator or the end of a transaction wants to write. Returns the result, and
+        whether the high watermark moved. `now_ms` is the wall clock's time.
 
-        Batches that an idempotent producer sends again are not appended again. `now_ms` is the wall clock's time.
-        Raises as `PartitionLog.append_as_leader`, and InvalidTopicError for an internal topic."""
-        if self.topic_partition.topic in INTERNAL_TOPICS:
-            raise _coordinators_only(self.topic_partition)
-        appended = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard, budget=budget
-        )
-        return appended, self._count(appended, len(records))
-
-    def append_as_coordinator(
-        self, records: memoryview, writer: ShardWriter, *, now_ms: int
-    ) -> tuple[AppendResult, bool]:
-        """Appends records of the coordinator that owns the shard to a partition of an internal topic. Any server may
-        append to the audit topic.
-
-        Raises as `PartitionLog.append_as_coordinator`, and InvalidTopicError for other topics."""
-        if self.topic_partition.topic not in INTERNAL_TOPICS:
-            raise _InvalidTopicError(f"{self.topic_partition} is not a partition that a coordinator writes to")
-        if self.topic_partition.topic == AUDIT_TOPIC:
-            # The audit topic has no owner, because every server writes to it.
-            appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        Batches that an idempotent producer sends again are not appended again. Raises as the log's `append_as_leader`,
+        `append_as_coordinator` and `append_marker`. Also raises InvalidTopicError: only the coordinator that owns a
+        shard writes to a partition of an internal topic, and it writes the markers there itself. Any server may append
+        to the audit topic."""
+        if isinstance(request, ClientAppend):
+            if self.topic_partition.topic in INTERNAL_TOPICS:
+                raise _coordinators_only(self.topic_partition)
+            records, guard, budget = request
+            appended = self.log.append_as_leader(
+                records, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard, budget=budget
+            )
             return appended, self._count(appended, len(records))
-        appended = self.log.append_as_coordinator(records, writer=writer, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        return appended, self._count(appended, len(records))
-
-    def append_marker(self, end: TransactionEnd, *, now_ms: int) -> tuple[AppendResult, bool]:
-        """Appends the marker that ends a transaction. Raises as `PartitionLog.append_marker`. Raises InvalidTopicError
-        for an internal topic, because the owner of the shard writes the markers there."""
+        if isinstance(request, ShardAppend):
+            return self._append_for_shard(request, now_ms)
         if self.topic_partition.topic in INTERNAL_TOPICS:
             raise _InvalidTopicError(
                 f"{self.topic_partition} is internal: only the coordinator that owns the partition writes markers there"
             )
-        appended = self.log.append_marker(end, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        appended = self.log.append_marker(request, leader_epoch=self.leader_epoch, now_ms=now_ms)
         return appended, self._count(appended, MARKER_SIZE_BYTES)
+
+    def _append_for_shard(self, request: ShardAppend, now_ms: int) -> tuple[AppendResult, bool]:
+        records, writer = request
+        topic = self.topic_partition.topic
+        if topic not in INTERNAL_TOPICS:
+            raise _InvalidTopicError(f"{self.topic_partition} is not a partition that a coordinator writes to")
+        if topic == AUDIT_TOPIC:
+            # The audit topic has no owner, because every server writes to it.
+            appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        else:
+            appended = self.log.append_as_coordinator(
+                records, writer=writer, leader_epoch=self.leader_epoch, now_ms=now_ms
+            )
+        return appended, self._count(appended, len(records))
 
     def begin_verification(self, header: BatchHeader, *, now_ms: int) -> VerificationGuard | None:
         """Begins the verification of a transaction (`LogProducers.begin_verification`). Raises InvalidTopicError for an

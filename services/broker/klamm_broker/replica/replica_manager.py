@@ -13,10 +13,8 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.header import BatchHeader
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir
-from klamm_broker.log.partition.partition_log import AppendResult, ShardWriter, TransactionEnd
+from klamm_broker.log.partition.partition_log import AppendRequest, AppendResult
 from klamm_broker.log.producers.verification import VerificationGuard
-from klamm_broker.log.segment.check_budget import CheckBudget
-from klamm_broker.log.segment.record_set import CheckedSet
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.offline_replicas import OfflineReplicas
@@ -193,51 +191,16 @@ class ReplicaManager:
         return replica is not None and replica.leader_epoch < leader_epoch and not self._has_resigned
 
     def append(
-        self,
-        topic_partition: TopicPartition,
-        records: memoryview | CheckedSet,
-        *,
-        acks: int,
-        guard: VerificationGuard | None = None,
-        budget: CheckBudget | None = None,
+        self, topic_partition: TopicPartition, request: AppendRequest, *, acks: int = -1
     ) -> tuple[Partition, AppendResult]:
-        """Appends a record set to a partition that this broker leads.
+        """Appends to a partition that this broker leads.
 
         Raises as `leader`, NotEnoughReplicasError with acks=-1, and as `Partition.append`."""
         partition = self.leader(topic_partition)
         if acks == -1:
             partition.check_min_isr()
         try:
-            appended, high_watermark_moved = partition.append(
-                records, now_ms=self._clock.wall_ms(), guard=guard, budget=budget
-            )
-        except DiskFull as error:
-            self._observer.on_disk_full(error.log_dir)
-            raise
-        self._notify_append(partition, high_watermark_moved)
-        return partition, appended
-
-    def append_as_coordinator(
-        self, topic_partition: TopicPartition, records: memoryview, writer: ShardWriter
-    ) -> tuple[Partition, AppendResult]:
-        """Appends to the shard of an internal topic with acks=-1. Raises as `Partition.append_as_coordinator`."""
-        partition = self.leader(topic_partition)
-        partition.check_min_isr()
-        now_ms = self._clock.wall_ms()
-        try:
-            appended, high_watermark_moved = partition.append_as_coordinator(records, writer, now_ms=now_ms)
-        except DiskFull as error:
-            self._observer.on_disk_full(error.log_dir)
-            raise
-        self._notify_append(partition, high_watermark_moved)
-        return partition, appended
-
-    def append_marker(self, topic_partition: TopicPartition, end: TransactionEnd) -> tuple[Partition, AppendResult]:
-        """Appends the marker that ends a transaction with acks=-1. Raises as `Partition.append_marker`."""
-        partition = self.leader(topic_partition)
-        partition.check_min_isr()
-        try:
-            appended, high_watermark_moved = partition.append_marker(end, now_ms=self._clock.wall_ms())
+            appended, high_watermark_moved = partition.append(request, now_ms=self._clock.wall_ms())
         except DiskFull as error:
             self._observer.on_disk_full(error.log_dir)
             raise

@@ -15,6 +15,7 @@ from klamm_broker.handlers.fetch import FetchHandler, FetchQuery
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.files.disk import Disk
+from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer, ReaderTerms
 from klamm_broker.replica.reader_watch import ReaderContext, WatchedReader
@@ -66,7 +67,7 @@ class Reader:
         return context.select(found.answers)
 
     def append(self) -> None:
-        self.led.replicas.append(NAME, memoryview(BATCH), acks=1)
+        self.led.replicas.append(NAME, ClientAppend(memoryview(BATCH)), acks=1)
 
     def close(self) -> None:
         self.fetches.close()

@@ -20,6 +20,7 @@ from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
 from klamm_broker.maintenance.log_dir_moves import LogDirMoves
 from klamm_broker.replica.follower_partition import LeaderAnswer
@@ -109,7 +110,7 @@ class Broker:
         self.replicas.apply(self.partition, image)
 
     def append(self) -> None:
-        self.replicas.append(NAME, memoryview(BATCH), acks=1)
+        self.replicas.append(NAME, ClientAppend(memoryview(BATCH)), acks=1)
 
     @property
     def home(self) -> str:

@@ -11,6 +11,7 @@ import pytest
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.replica import leaderless_logs
 from klamm_broker.replica.leaderless_logs import LeaderlessLogs
 from klamm_broker.replica.partition import Partition
@@ -71,7 +72,7 @@ def partition(make_partition: MakePartition) -> Partition:
     """A replica with three records of leader epoch 4, whose partition has no leader in epoch 5."""
     partition = make_partition(0)
     apply(partition, leader=BROKER, leader_epoch=4)
-    partition.append(memoryview(encode_batch([(0, None, b"v", ())] * 3)), now_ms=0)
+    partition.append(ClientAppend(memoryview(encode_batch([(0, None, b"v", ())] * 3))), now_ms=0)
     apply(partition, leader=NO_LEADER, leader_epoch=5)
     return partition
 

@@ -13,6 +13,7 @@ from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm.records.errors import CorruptBatchError
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.replica.leadership import FollowerFetch, IsrChange
 from klamm_broker.replica.partition import CommittedIsr, FetchOutcome, Partition
 from klamm_broker.replica.replica_selector import rack_aware_selector
@@ -99,7 +100,7 @@ def isr_change(outcome: FetchOutcome) -> IsrChange:
 def append(partition: Partition, count: int) -> int:
     """Appends a batch of `count` records. Returns its size in bytes."""
     records = batch(count)
-    partition.append(records, now_ms=0)
+    partition.append(ClientAppend(records), now_ms=0)
     return len(records)
 
 
@@ -540,9 +541,9 @@ def test_appends_below_min_insync_replicas_are_refused(make_partition: MakeParti
 def test_an_idempotent_batch_sent_again_is_not_appended_again(make_partition: MakePartition) -> None:
     partition = make_partition()
     partition.apply(image(), now_ms=0)
-    first, _ = partition.append(batch(3, producer=(9, 0, 0)), now_ms=0)
-    partition.append(batch(1, producer=(9, 0, 3)), now_ms=0)
-    again, moved = partition.append(batch(3, producer=(9, 0, 0)), now_ms=0)
+    first, _ = partition.append(ClientAppend(batch(3, producer=(9, 0, 0))), now_ms=0)
+    partition.append(ClientAppend(batch(1, producer=(9, 0, 3))), now_ms=0)
+    again, moved = partition.append(ClientAppend(batch(3, producer=(9, 0, 0))), now_ms=0)
     assert (again.base_offset, again.last_offset, moved) == (first.base_offset, first.last_offset, False)
     assert partition.log.log_end_offset == 4
 
@@ -551,16 +552,16 @@ def test_producer_state_survives_a_change_of_the_leader_and_back(make_partition:
     """The leader's knowledge of producers comes from the log."""
     partition = make_partition()
     partition.apply(image(), now_ms=0)
-    partition.append(batch(2, producer=(9, 5, 0)), now_ms=0)
+    partition.append(ClientAppend(batch(2, producer=(9, 5, 0))), now_ms=0)
     partition.apply(image(leader=2, leader_epoch=1, isr=(1, 2)), now_ms=0)
     partition.apply(image(leader=1, leader_epoch=2, isr=(1,)), now_ms=0)
     with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]):
-        partition.append(batch(1, producer=(9, 4, 0)), now_ms=0)
+        partition.append(ClientAppend(batch(1, producer=(9, 4, 0))), now_ms=0)
     with pytest.raises(EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER], match="sequence 7; expected 2"):
-        partition.append(batch(1, producer=(9, 5, 7)), now_ms=0)
-    again, _ = partition.append(batch(2, producer=(9, 5, 0)), now_ms=0)
+        partition.append(ClientAppend(batch(1, producer=(9, 5, 7))), now_ms=0)
+    again, _ = partition.append(ClientAppend(batch(2, producer=(9, 5, 0))), now_ms=0)
     assert again.base_offset == 0
-    partition.append(batch(1, producer=(9, 5, 2)), now_ms=0)
+    partition.append(ClientAppend(batch(1, producer=(9, 5, 2))), now_ms=0)
     assert partition.log.log_end_offset == 3
 
 
@@ -568,8 +569,8 @@ def test_a_refused_append_leaves_no_trace_of_its_producer(make_partition: MakePa
     partition = make_partition(max_message_bytes=100)
     partition.apply(image(), now_ms=0)
     with pytest.raises(EXCEPTIONS[ErrorCode.MESSAGE_TOO_LARGE]):
-        partition.append(batch(50, producer=(9, 0, 0)), now_ms=0)
-    partition.append(batch(1, producer=(9, 0, 0)), now_ms=0)
+        partition.append(ClientAppend(batch(50, producer=(9, 0, 0))), now_ms=0)
+    partition.append(ClientAppend(batch(1, producer=(9, 0, 0))), now_ms=0)
     assert partition.log.log_end_offset == 1
 
 
@@ -579,16 +580,16 @@ def test_a_corrupt_batch_is_refused_before_its_producer_fields_are_used(
 ) -> None:
     partition = make_partition()
     partition.apply(image(), now_ms=0)
-    partition.append(batch(1, producer=(7, 3, 0)), now_ms=0)
-    partition.append(batch(1, producer=(7, 3, 1)), now_ms=0)
+    partition.append(ClientAppend(batch(1, producer=(7, 3, 0))), now_ms=0)
+    partition.append(ClientAppend(batch(1, producer=(7, 3, 1))), now_ms=0)
     damaged = bytearray(batch(1, producer=(7, 3, 2)))
     if damage == "an older epoch":
         damaged[51:53] = (2).to_bytes(2, "big")
     else:
         damaged[53:57] = (1).to_bytes(4, "big")
     with pytest.raises(CorruptBatchError):
-        partition.append(memoryview(damaged), now_ms=0)
-    assert partition.append(batch(1, producer=(7, 3, 2)), now_ms=0)[0].base_offset == 2
+        partition.append(ClientAppend(memoryview(damaged)), now_ms=0)
+    assert partition.append(ClientAppend(batch(1, producer=(7, 3, 2))), now_ms=0)[0].base_offset == 2
 
 
 def test_several_batches_with_a_producer_id_are_refused(make_partition: MakePartition) -> None:
@@ -596,4 +597,4 @@ def test_several_batches_with_a_producer_id_are_refused(make_partition: MakePart
     partition.apply(image(), now_ms=0)
     two = memoryview(bytes(batch(1, producer=(9, 0, 0))) + bytes(batch(1)))
     with pytest.raises(EXCEPTIONS[ErrorCode.INVALID_RECORD]):
-        partition.append(two, now_ms=0)
+        partition.append(ClientAppend(two), now_ms=0)

@@ -14,7 +14,7 @@ from klamm.records.encoder import encode_batch
 from klamm.records.header import read_header
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
-from klamm_broker.log.partition.partition_log import TransactionEnd
+from klamm_broker.log.partition.partition_log import ClientAppend, TransactionEnd
 from klamm_broker.replica.delayed_fetch import DelayedFetch
 from klamm_broker.replica.fetch_reader import FetchCursor, FetchReader, LocatedFetch, PartitionAnswer, ReaderTerms
 from klamm_broker.replica.follower_partition import LeaderAnswer
@@ -119,7 +119,7 @@ class Rig:
 
     def append(self, partition: Partition) -> None:
         if partition.is_leader:
-            self.replicas.append(partition.topic_partition, memoryview(BATCH), acks=1)
+            self.replicas.append(partition.topic_partition, ClientAppend(memoryview(BATCH)), acks=1)
         elif partition.following is not None:
             self._answer(partition, BATCH)
 
@@ -147,13 +147,13 @@ class Rig:
             )
         )
         guard = self.replicas.begin_verification(name, read_header(batch))
-        self.replicas.append(name, memoryview(batch), acks=1, guard=guard)
+        self.replicas.append(name, ClientAppend(memoryview(batch), guard), acks=1)
 
     def end_transaction(self, partition: Partition, *, is_committed: bool) -> None:
         name = partition.topic_partition
         if partition.is_leader and name in self.open:
             epoch = self.open.pop(name)
-            self.replicas.append_marker(name, TransactionEnd(9, epoch, is_committed, 0, 1))
+            self.replicas.append(name, TransactionEnd(9, epoch, is_committed, 0, 1))
 
     def follow(self, partition: Partition) -> None:
         """The other replica fetches from the end of the log."""

@@ -21,6 +21,7 @@ from klamm.wire.v1.broker_pb2 import (
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.replica.follower_session import FetchBounds, FollowerSession
 from klamm_broker.replica.leadership import IsrChange
 from klamm_broker.replica.partition import Partition
@@ -127,7 +128,7 @@ class Broker:
     def append(self, partition: Partition, count: int = 1) -> int:
         """Appends records. Returns their size in bytes."""
         records = bytes(encode_batch([(0, None, b"v", ())] * count))
-        self.replicas.append(partition.topic_partition, memoryview(records), acks=1)
+        self.replicas.append(partition.topic_partition, ClientAppend(memoryview(records)), acks=1)
         return len(records)
 
     def ask(self, *positions: ReplicaPosition, forgotten: Sequence[int] = ()) -> None:

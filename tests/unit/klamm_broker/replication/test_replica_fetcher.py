@@ -14,6 +14,7 @@ from klamm.records.encoder import encode_batch
 from klamm.rpc.grpc_transport import GrpcTransport
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.log.log_config import LogConfig
+from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.replica.follower_partition import FollowerUpdate
 from klamm_broker.replica.follower_session import FetchBounds
 from klamm_broker.replica.partition import Partition
@@ -131,7 +132,7 @@ def test_a_former_leader_syncs_its_records_before_it_follows(logs: LogManager) -
         fetching = Fetching(logs)
         partition = fetching.partition(0, LogConfig(flush_messages=1))
         fetching.elect(partition, FOLLOWER, 0)
-        partition.append(memoryview(encode_batch([(0, None, b"v", ())])), now_ms=0)
+        partition.append(ClientAppend(memoryview(encode_batch([(0, None, b"v", ())]))), now_ms=0)
         assert partition.log.flusher.owes_sync
         fetching.elect(partition, LEADER, 1)
         assert partition.log.flusher.synced_offset == 1

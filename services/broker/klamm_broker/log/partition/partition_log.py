@@ -106,6 +106,27 @@ class TransactionEnd(NamedTuple):
     transaction_version: int
 
 
+class ClientAppend(NamedTuple):
+    """Records of a client that are to be appended."""
+
+    records: memoryview | CheckedSet
+    guard: VerificationGuard | None = None
+    """The guard of the transaction that begins with these records (`LogProducers.begin_verification`)."""
+    budget: CheckBudget | None = None
+    """The bound of the checks on the event loop."""
+
+
+class ShardAppend(NamedTuple):
+    """Records of the coordinator that owns a shard, which are to be appended to it."""
+
+    records: memoryview
+    writer: ShardWriter
+
+
+AppendRequest = ClientAppend | ShardAppend | TransactionEnd
+"""Everything that a leader appends. A TransactionEnd is written as a marker."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
     """The result of loading a partition directory (`log_loader.py`)."""
