@@ -165,6 +165,7 @@ reference: setup  ## Writes the pages of docs/reference again, types of settings
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.setting_types
 	$(BIN)/python -m tools.facade_docstrings
+	$(BIN)/python -m tools.sync_admin
 
 docs: $(VENV)/.docs  ## Builds the documentation site into build/site; a warning is an error.
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --clean

@@ -2,7 +2,7 @@
 `python -m tools.facade_docstrings [--check]`.
 
 A synchronous client has the methods of an asynchronous one. Editors read sources and run nothing, so each docstring
-must stand in both. It is written by hand in the asynchronous client alone.
+must stand in both. It is written by hand in the asynchronous client alone. `tools/sync_admin.py` writes all of Admin.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from klamm import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from klamm import AsyncConsumer, AsyncProducer, Consumer, Producer
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAIRS: Final[Mapping[type, type]] = {Producer: AsyncProducer, Consumer: AsyncConsumer, Admin: AsyncAdmin}
+PAIRS: Final[Mapping[type, type]] = {Producer: AsyncProducer, Consumer: AsyncConsumer}
 OWN: Final = {"Producer.send", "Producer.send_many", "Producer.send_packed", "Producer.flush", "Producer.close"}
 """The methods whose docstring is written by hand in the synchronous client too, because they differ for threads."""
 _ASYNC_WORDS: Final = re.compile(r"\b(?:async (?=with|for)|await )")
@@ -67,7 +67,12 @@ def _docstring(source: type, name: str) -> str:
     assert ast.get_docstring(method) is not None, f"{owner.__name__}.{name} has no docstring"
     written = ast.get_source_segment(text, method.body[0])
     assert written is not None, method.body[0]
-    return _ASYNC_WORDS.sub("", written)
+    return without_async(written)
+
+
+def without_async(docstring: str) -> str:
+    """Returns the docstring without the words `async` and `await` in its examples."""
+    return _ASYNC_WORDS.sub("", docstring)
 
 
 @functools.cache

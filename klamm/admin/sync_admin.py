@@ -1,8 +1,8 @@
-"""The Admin for threads: an AsyncAdmin on the shared loop thread."""
+"""The Admin for threads: an AsyncAdmin on the shared loop thread. `python -m tools.sync_admin` writes this module."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from klamm.admin.async_admin import AsyncAdmin
@@ -10,13 +10,11 @@ from klamm.admin.async_transactions import MAX_TRANSACTION_TIMEOUT_MS
 from klamm.threads.loop_thread import LoopThread
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from types import TracebackType
 
+    from klamm.acls import AclBinding, AclBindingFilter, AclDecision, AclOperation, ResourceType
     from klamm.admin.types import (
-        AclBinding,
-        AclBindingFilter,
-        AclDecision,
-        AclOperation,
         ClientQuotaAlteration,
         ClientQuotaEntity,
         ClientQuotaFilterComponent,
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
         PartitionReassignment,
         ProducerState,
         QuorumDescription,
-        ResourceType,
         ScrubDescription,
         TopicDescription,
         TopicPartitionReplica,
@@ -100,105 +97,6 @@ class Admin:
         """Returns the descriptions of all topics by topic name."""
         return self._run(self._async.list_topics, include_internal=include_internal, timeout_ms=timeout_ms)
 
-    def elect_leaders(
-        self,
-        election_type: ElectionType,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, BrokerError | None]:
-        """Elects leaders of `partitions`. None means all partitions; those that need no election are then left out
-        (Kafka's electLeaders).
-
-        The value of a partition is the error of its failed election: ElectionNotNeededError,
-        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError ..."""
-        return self._run(self._async.elect_leaders, election_type, partitions, timeout_ms=timeout_ms)
-
-    def alter_partition_reassignments(
-        self,
-        reassignments: Mapping[TopicPartition, Sequence[int] | None],
-        *,
-        keep_replication_factor: bool = False,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Begins to move each partition to the given brokers, the preferred leader first. None cancels the reassignment
-        of the partition (KIP-455).
-
-        Raises InvalidReplicaAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError ..."""
-        self._run(
-            self._async.alter_partition_reassignments,
-            reassignments,
-            keep_replication_factor=keep_replication_factor,
-            timeout_ms=timeout_ms,
-        )
-
-    def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, PartitionReassignment]:
-        """Returns the reassignments under way, of `partitions` or of all."""
-        return self._run(self._async.list_partition_reassignments, partitions, timeout_ms=timeout_ms)
-
-    def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
-        """Removes the registration of a broker that has stopped for good. Partitions keep the broker as a replica until
-        they are reassigned.
-
-        Raises BrokerIdNotRegisteredError."""
-        self._run(self._async.unregister_broker, broker_id, timeout_ms=timeout_ms)
-
-    def decommission_broker(self, broker_id: int, *, validate_only: bool = False, timeout_ms: int | None = None) -> int:
-        """Begins to move all replicas from a broker to other live brokers. Returns the number of partitions that still
-        have to move. With `validate_only`, begins no move.
-
-        Call the method again until it returns 0, because topics may have been created meanwhile. Raises
-        BrokerIdNotRegisteredError, or InvalidReplicationFactorError if there are too few other brokers."""
-        return self._run(self._async.decommission_broker, broker_id, validate_only=validate_only, timeout_ms=timeout_ms)
-
-    def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: int | None = None) -> None:
-        """Adds ACL entries. An entry that exists already is not an error (Kafka's createAcls).
-
-        Raises InvalidRequestError for an invalid entry. The other entries are created nevertheless."""
-        self._run(self._async.create_acls, acls, timeout_ms=timeout_ms)
-
-    def describe_acls(
-        self, wanted: AclBindingFilter | None = None, *, timeout_ms: int | None = None
-    ) -> tuple[AclBinding, ...]:
-        """Returns the entries that match the filter, or all entries without a filter (Kafka's describeAcls). Raises
-        InvalidRequestError."""
-        return self._run(self._async.describe_acls, wanted, timeout_ms=timeout_ms)
-
-    def delete_acls(
-        self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
-    ) -> dict[AclBindingFilter, tuple[AclBinding, ...]]:
-        """Deletes the entries that match each filter, and returns them (Kafka's deleteAcls).
-
-        Raises InvalidRequestError for a filter with unknown values. The entries that match the other filters are
-        deleted nevertheless."""
-        return self._run(self._async.delete_acls, filters, timeout_ms=timeout_ms)
-
-    def check_acl(
-        self,
-        principal: str,
-        operation: AclOperation,
-        resource_type: ResourceType,
-        resource_name: str,
-        *,
-        host: str = "",
-        timeout_ms: int | None = None,
-    ) -> AclDecision:
-        """Returns whether `principal` (`Type:name`) may perform the operation, and the rule that decides. The active
-        controller's settings apply.
-
-        Without `host`, the client's address matches only the entries for every host. Raises InvalidRequestError."""
-        return self._run(
-            self._async.check_acl,
-            principal,
-            operation,
-            resource_type,
-            resource_name,
-            host=host,
-            timeout_ms=timeout_ms,
-        )
-
     def describe_configs(
         self,
         resources: Iterable[ConfigResource],
@@ -225,51 +123,6 @@ class Admin:
     ) -> None:
         """Changes configs. The changes of one resource happen together or not at all."""
         self._run(self._async.incremental_alter_configs, changes, validate_only=validate_only, timeout_ms=timeout_ms)
-
-    def alter_user_scram_credentials(
-        self,
-        alterations: Iterable[UserScramCredentialUpsertion | UserScramCredentialDeletion],
-        *,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Applies one change to each user. To change a password for both mechanisms takes two calls, as in Kafka.
-
-        Raises UnacceptableCredentialError, ResourceNotFoundError, DuplicateResourceError or
-        UnsupportedSaslMechanismError. The changes of other users are applied nevertheless."""
-        self._run(self._async.alter_user_scram_credentials, alterations, timeout_ms=timeout_ms)
-
-    def describe_user_scram_credentials(
-        self, users: Iterable[str] = (), *, timeout_ms: int | None = None
-    ) -> dict[str, UserScramCredentialsDescription]:
-        """Returns the credentials of each named user by name, or of all users if no names are given. Raises
-        ResourceNotFoundError."""
-        return self._run(self._async.describe_user_scram_credentials, users, timeout_ms=timeout_ms)
-
-    def alter_client_quotas(
-        self,
-        alterations: Iterable[ClientQuotaAlteration],
-        *,
-        validate_only: bool = False,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """Changes quotas. The changes of one entity are applied together or not at all. Removing a quota that does not
-        exist is no error.
-
-        Raises InvalidRequestError. Changes of other entities are applied nevertheless."""
-        self._run(self._async.alter_client_quotas, alterations, validate_only=validate_only, timeout_ms=timeout_ms)
-
-    def describe_client_quotas(
-        self,
-        components: Iterable[ClientQuotaFilterComponent] = (),
-        *,
-        strict: bool = False,
-        timeout_ms: int | None = None,
-    ) -> dict[ClientQuotaEntity, dict[str, float]]:
-        """Returns the quota values by key, for each entity that matches `components`. With `strict`, an entity must not
-        have other components. Empty `components` match all entities.
-
-        Raises InvalidRequestError, or UnsupportedVersionError for an unknown entity type."""
-        return self._run(self._async.describe_client_quotas, components, strict=strict, timeout_ms=timeout_ms)
 
     def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
         """Describes the servers. Any controller answers, so this also works while none of them leads."""
@@ -348,11 +201,7 @@ class Admin:
         the call waits for the end of transactions that may change an offset (KIP-447). It raises
         UnstableOffsetCommitError after the time-out."""
         return self._run(
-            self._async.list_group_offsets,
-            group_id,
-            partitions,
-            require_stable=require_stable,
-            timeout_ms=timeout_ms,
+            self._async.list_group_offsets, group_id, partitions, require_stable=require_stable, timeout_ms=timeout_ms
         )
 
     def alter_group_offsets(
@@ -387,6 +236,137 @@ class Admin:
 
         A consumer that still runs joins again. Raises UnknownMemberIdError if no member has such an instance id."""
         self._run(self._async.remove_group_members, group_id, instances, reason=reason, timeout_ms=timeout_ms)
+
+    def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Returns for each partition the first offset at or after a time. The time can also be EARLIEST, LATEST or
+        MAX_TIMESTAMP of klamm.model. The offset is -1 if there is no such record."""
+        return self._run(self._async.list_offsets, timestamps, read_committed=read_committed, timeout_ms=timeout_ms)
+
+    def delete_records(
+        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Deletes the records before each offset; -1 deletes all records. Returns the new first offset of each
+        partition."""
+        return self._run(self._async.delete_records, before_offsets, timeout_ms=timeout_ms)
+
+    def describe_log_dirs(
+        self,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] = (),
+        timeout_ms: int | None = None,
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """Describes the log directories of each broker, with the replicas in them. `broker_ids` of None means all live
+        brokers. With `topics`, only the replicas of these topics are included."""
+        return self._run(self._async.describe_log_dirs, broker_ids, topics=topics, timeout_ms=timeout_ms)
+
+    def alter_replica_log_dirs(
+        self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
+    ) -> None:
+        """Begins to move replicas to other log directories of their brokers (KIP-113). `describe_log_dirs` shows when a
+        move is complete. If the target is the replica's current directory, the replica stays there and a move under way
+        is cancelled.
+
+        Raises LogDirNotFoundError, ReplicaNotAvailableError, or KafkaStorageError for an offline directory."""
+        self._run(self._async.alter_replica_log_dirs, log_dirs, timeout_ms=timeout_ms)
+
+    def close(self) -> None:
+        """Closes the connections. Calls under way raise NetworkError."""
+        self._run(self._async.close)
+
+    def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, BrokerError | None]:
+        """Elects leaders of `partitions`. None means all partitions; those that need no election are then left out
+        (Kafka's electLeaders).
+
+        The value of a partition is the error of its failed election: ElectionNotNeededError,
+        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError ..."""
+        return self._run(self._async.elect_leaders, election_type, partitions, timeout_ms=timeout_ms)
+
+    def alter_partition_reassignments(
+        self,
+        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        keep_replication_factor: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Begins to move each partition to the given brokers, the preferred leader first. None cancels the reassignment
+        of the partition (KIP-455).
+
+        Raises InvalidReplicaAssignmentError, NoReassignmentInProgressError, UnknownTopicOrPartitionError ..."""
+        self._run(
+            self._async.alter_partition_reassignments,
+            reassignments,
+            keep_replication_factor=keep_replication_factor,
+            timeout_ms=timeout_ms,
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """Returns the reassignments under way, of `partitions` or of all."""
+        return self._run(self._async.list_partition_reassignments, partitions, timeout_ms=timeout_ms)
+
+    def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
+        """Removes the registration of a broker that has stopped for good. Partitions keep the broker as a replica until
+        they are reassigned.
+
+        Raises BrokerIdNotRegisteredError."""
+        self._run(self._async.unregister_broker, broker_id, timeout_ms=timeout_ms)
+
+    def decommission_broker(self, broker_id: int, *, validate_only: bool = False, timeout_ms: int | None = None) -> int:
+        """Begins to move all replicas from a broker to other live brokers. Returns the number of partitions that still
+        have to move. With `validate_only`, begins no move.
+
+        Call the method again until it returns 0, because topics may have been created meanwhile. Raises
+        BrokerIdNotRegisteredError, or InvalidReplicationFactorError if there are too few other brokers."""
+        return self._run(self._async.decommission_broker, broker_id, validate_only=validate_only, timeout_ms=timeout_ms)
+
+    def scrub_logs(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] = (),
+        timeout_ms: int | None = None,
+    ) -> dict[int, tuple[TopicPartition, ...]]:
+        """Lets brokers read their replicas of `partitions` and `topics`, or all their replicas, to find damage. Returns
+        the replicas by broker. Without `broker_ids`, all live brokers do it. `describe_scrubs` shows the progress, and
+        the damage that was found and repaired."""
+        return self._run(self._async.scrub_logs, partitions, broker_ids, topics=topics, timeout_ms=timeout_ms)
+
+    def describe_scrubs(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        broker_ids: Iterable[int] | None = None,
+        *,
+        topics: Iterable[str] = (),
+        unrepaired_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[int, tuple[ScrubDescription, ...]]:
+        """Returns how far each broker has read its replicas of `partitions` and `topics`, or all its replicas.
+        `broker_ids` of None means all live brokers.
+
+        With `unrepaired_only`, returns only replicas that still have damage."""
+        return self._run(
+            self._async.describe_scrubs,
+            partitions,
+            broker_ids,
+            topics=topics,
+            unrepaired_only=unrepaired_only,
+            timeout_ms=timeout_ms,
+        )
 
     def list_transactions(
         self,
@@ -497,83 +477,90 @@ class Admin:
         Raises TransactionalIdNotFoundError."""
         self._run(self._async.delete_ledger, ledger, timeout_ms=timeout_ms)
 
-    def list_offsets(
+    def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: int | None = None) -> None:
+        """Adds ACL entries. An entry that exists already is not an error (Kafka's createAcls).
+
+        Raises InvalidRequestError for an invalid entry. The other entries are created nevertheless."""
+        self._run(self._async.create_acls, acls, timeout_ms=timeout_ms)
+
+    def describe_acls(
+        self, wanted: AclBindingFilter | None = None, *, timeout_ms: int | None = None
+    ) -> tuple[AclBinding, ...]:
+        """Returns the entries that match the filter, or all entries without a filter (Kafka's describeAcls). Raises
+        InvalidRequestError."""
+        return self._run(self._async.describe_acls, wanted, timeout_ms=timeout_ms)
+
+    def delete_acls(
+        self, filters: Iterable[AclBindingFilter], *, timeout_ms: int | None = None
+    ) -> dict[AclBindingFilter, tuple[AclBinding, ...]]:
+        """Deletes the entries that match each filter, and returns them (Kafka's deleteAcls).
+
+        Raises InvalidRequestError for a filter with unknown values. The entries that match the other filters are
+        deleted nevertheless."""
+        return self._run(self._async.delete_acls, filters, timeout_ms=timeout_ms)
+
+    def check_acl(
         self,
-        timestamps: Mapping[TopicPartition, int],
+        principal: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        resource_name: str,
         *,
-        read_committed: bool = False,
+        host: str = "",
         timeout_ms: int | None = None,
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Returns for each partition the first offset at or after a time. The time can also be EARLIEST, LATEST or
-        MAX_TIMESTAMP of klamm.model. The offset is -1 if there is no such record."""
-        return self._run(self._async.list_offsets, timestamps, read_committed=read_committed, timeout_ms=timeout_ms)
+    ) -> AclDecision:
+        """Returns whether `principal` (`Type:name`) may perform the operation, and the rule that decides. The active
+        controller's settings apply.
 
-    def delete_records(
-        self, before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
-    ) -> dict[TopicPartition, int]:
-        """Deletes the records before each offset; -1 deletes all records. Returns the new first offset of each
-        partition."""
-        return self._run(self._async.delete_records, before_offsets, timeout_ms=timeout_ms)
-
-    def describe_log_dirs(
-        self,
-        broker_ids: Iterable[int] | None = None,
-        *,
-        topics: Iterable[str] = (),
-        timeout_ms: int | None = None,
-    ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Describes the log directories of each broker, with the replicas in them. `broker_ids` of None means all live
-        brokers. With `topics`, only the replicas of these topics are included."""
-        return self._run(self._async.describe_log_dirs, broker_ids, topics=topics, timeout_ms=timeout_ms)
-
-    def alter_replica_log_dirs(
-        self, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
-    ) -> None:
-        """Begins to move replicas to other log directories of their brokers (KIP-113). `describe_log_dirs` shows when a
-        move is complete. If the target is the replica's current directory, the replica stays there and a move under way
-        is cancelled.
-
-        Raises LogDirNotFoundError, ReplicaNotAvailableError, or KafkaStorageError for an offline directory."""
-        self._run(self._async.alter_replica_log_dirs, log_dirs, timeout_ms=timeout_ms)
-
-    def scrub_logs(
-        self,
-        partitions: Iterable[TopicPartition] | None = None,
-        broker_ids: Iterable[int] | None = None,
-        *,
-        topics: Iterable[str] = (),
-        timeout_ms: int | None = None,
-    ) -> dict[int, tuple[TopicPartition, ...]]:
-        """Lets brokers read their replicas of `partitions` and `topics`, or all their replicas, to find damage. Returns
-        the replicas by broker. Without `broker_ids`, all live brokers do it. `describe_scrubs` shows the progress, and
-        the damage that was found and repaired."""
-        return self._run(self._async.scrub_logs, partitions, broker_ids, topics=topics, timeout_ms=timeout_ms)
-
-    def describe_scrubs(
-        self,
-        partitions: Iterable[TopicPartition] | None = None,
-        broker_ids: Iterable[int] | None = None,
-        *,
-        topics: Iterable[str] = (),
-        unrepaired_only: bool = False,
-        timeout_ms: int | None = None,
-    ) -> dict[int, tuple[ScrubDescription, ...]]:
-        """Returns how far each broker has read its replicas of `partitions` and `topics`, or all its replicas.
-        `broker_ids` of None means all live brokers.
-
-        With `unrepaired_only`, returns only replicas that still have damage."""
+        Without `host`, the client's address matches only the entries for every host. Raises InvalidRequestError."""
         return self._run(
-            self._async.describe_scrubs,
-            partitions,
-            broker_ids,
-            topics=topics,
-            unrepaired_only=unrepaired_only,
-            timeout_ms=timeout_ms,
+            self._async.check_acl, principal, operation, resource_type, resource_name, host=host, timeout_ms=timeout_ms
         )
 
-    def close(self) -> None:
-        """Closes the connections. Calls under way raise NetworkError."""
-        self._run(self._async.close)
+    def alter_user_scram_credentials(
+        self,
+        alterations: Iterable[UserScramCredentialUpsertion | UserScramCredentialDeletion],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Applies one change to each user. To change a password for both mechanisms takes two calls, as in Kafka.
+
+        Raises UnacceptableCredentialError, ResourceNotFoundError, DuplicateResourceError or
+        UnsupportedSaslMechanismError. The changes of other users are applied nevertheless."""
+        self._run(self._async.alter_user_scram_credentials, alterations, timeout_ms=timeout_ms)
+
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] = (), *, timeout_ms: int | None = None
+    ) -> dict[str, UserScramCredentialsDescription]:
+        """Returns the credentials of each named user by name, or of all users if no names are given. Raises
+        ResourceNotFoundError."""
+        return self._run(self._async.describe_user_scram_credentials, users, timeout_ms=timeout_ms)
+
+    def describe_client_quotas(
+        self,
+        components: Iterable[ClientQuotaFilterComponent] = (),
+        *,
+        strict: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """Returns the quota values by key, for each entity that matches `components`. With `strict`, an entity must not
+        have other components. Empty `components` match all entities.
+
+        Raises InvalidRequestError, or UnsupportedVersionError for an unknown entity type."""
+        return self._run(self._async.describe_client_quotas, components, strict=strict, timeout_ms=timeout_ms)
+
+    def alter_client_quotas(
+        self,
+        alterations: Iterable[ClientQuotaAlteration],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Changes quotas. The changes of one entity are applied together or not at all. Removing a quota that does not
+        exist is no error.
+
+        Raises InvalidRequestError. Changes of other entities are applied nevertheless."""
+        self._run(self._async.alter_client_quotas, alterations, validate_only=validate_only, timeout_ms=timeout_ms)
 
     def __repr__(self) -> str:
         return repr(self._async).replace("AsyncAdmin", "Admin", 1)

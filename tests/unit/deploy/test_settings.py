@@ -324,7 +324,7 @@ def test_the_deployment_in_plain_text_mounts_no_secrets() -> None:
     assert "security" not in yaml.safe_dump(
         [one["spec"]["template"]["spec"]["volumes"] for one in of_kind("StatefulSet", KUBERNETES["kubernetes"])]
     )
-    assert {kubernete["kind"] for kubernete in KUBERNETES["kubernetes"]} == {
+    assert {manifest["kind"] for manifest in KUBERNETES["kubernetes"]} == {
         "Service",
         "PodDisruptionBudget",
         "StatefulSet",

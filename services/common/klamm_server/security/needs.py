@@ -116,8 +116,8 @@ DELETE_RECORDS: Final = _need((_DELETE, _TOPIC))
 TOPIC_SHOWN: Final = _shown_with((_DESCRIBE, _TOPIC))
 TOPIC_CONFIGS_SHOWN: Final = _shown_with((AclOperation.DESCRIBE_CONFIGS, _TOPIC))
 WRITE_INTERNAL_TOPIC: Final = Need((Right(AclOperation.CLUSTER_ACTION, _CLUSTER),), refused_as=_TOPIC)
-"""Only servers write internal topics. Kafka writes them without Produce, and refuses them with
-INVALID_TOPIC_EXCEPTION."""
+"""The need of a produce to an internal topic, which only servers write. Kafka writes these topics without Produce, and
+refuses it with INVALID_TOPIC_EXCEPTION."""
 EPOCH_END: Final = _need((AclOperation.CLUSTER_ACTION, _CLUSTER), (_DESCRIBE, _TOPIC))
 
 READ_GROUP: Final = _need((_READ, _GROUP))
