@@ -182,7 +182,7 @@ class PositionFinder:
         for tp, end in found.items():
             truncation = self._policy.on_epoch_end(tp, wanted[tp], end, int(time.time() * 1000))
             if truncation is not None:
-                logger.warning("%s", truncation)
+                logger.warning("the log of a partition was truncated: %s", truncation)
                 truncations.append(truncation)
                 if truncation.divergent is not None and self._policy.resets:
                     self._resets.add(tp, LostPosition(truncation.fetch_offset), truncation.divergent.offset)

@@ -34,7 +34,7 @@ class PositionResets:
         reset = PositionReset(tp, self._group_id, *lost, new_position)
         self.resets_total += 1
         self.skipped_total += reset.records_skipped
-        logger.warning("%s", reset)
+        logger.warning("a position was reset: %s", reset)
         if self._callback is not None:
             self._undelivered.append(reset)
 

@@ -365,7 +365,7 @@ class _Node:
         log.info("the metadata log starts with the voters %s", voters)
         former = former_directory(self._me, voters)
         if former is not None:
-            log.warning("%s", lost_directory(self._me, former))
+            log.warning("the voters know a former directory of this controller: %s", lost_directory(self._me, former))
         return voters
 
     async def _drop_bootstrap_records(self) -> None:

@@ -136,7 +136,7 @@ class LogCleaner:
                     # Each roll creates files, so let other tasks run in between.
                     await asyncio.sleep(0)
             except BrokerError as error:
-                log.error("%s", error)
+                log.error("could not roll an overdue segment: %s", error)
 
     # Choosing
 
@@ -174,7 +174,7 @@ class LogCleaner:
         try:
             return partition_log.compaction.delay_ms(to_clean, now_ms=now_ms)
         except BrokerError as error:
-            log.error("%s", error)
+            log.error("could not read when a log is due for compaction: %s", error)
             return 0
 
     # Cleaning
@@ -198,7 +198,10 @@ class LogCleaner:
             log.error("could not compact log=%s: %s", topic_partition, error)
         except OSError as error:
             if partition_log.replacement.has_planned(plan, plan.sources):
-                log.error("%s", partition_log.log_dir.failed(error, f"compaction of {topic_partition}"))
+                log.error(
+                    "a log directory failed: %s",
+                    partition_log.log_dir.failed(error, f"compaction of {topic_partition}"),
+                )
         else:
             self._report(topic_partition, stats, self._clock.monotonic_ms() - started_ms)
             return True

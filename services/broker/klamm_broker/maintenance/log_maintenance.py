@@ -125,7 +125,7 @@ class LogMaintenance:
         if isinstance(error, DiskFull):
             self._on_disk_full(error.log_dir)
         else:
-            log.error("%s", error)
+            log.error("maintenance of the logs failed: %s", error)
 
     # The chores
 

@@ -249,7 +249,7 @@ class LogScrubber:
             return
         except OSError as error:
             if partition_log.replacement.has_planned(job, [source]):
-                log.error("%s", partition_log.log_dir.failed(error, f"scrub of {name}"))
+                log.error("a log directory failed: %s", partition_log.log_dir.failed(error, f"scrub of {name}"))
             return
         if verdict.is_sound:
             self._close_damage(name, source, None)
@@ -466,7 +466,7 @@ class LogScrubber:
         try:
             write_states(self._disk, f"{log_dir.path}/{SCRUB_FILE}", states)
         except OSError as error:
-            log.error("%s", log_dir.failed(error, "scrub checkpoint"))
+            log.error("a log directory failed: %s", log_dir.failed(error, "scrub checkpoint"))
 
     # Waiting
 

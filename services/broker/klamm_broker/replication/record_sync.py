@@ -82,5 +82,5 @@ class RecordSyncs:
         if isinstance(error, DiskFull):
             self._on_disk_full(error.log_dir)
         else:
-            log.error("%s", error)
+            log.error("could not sync records that wait for it: %s", error)
             self._on_synced(partition)

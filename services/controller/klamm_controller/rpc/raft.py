@@ -108,7 +108,7 @@ class RaftRpcs:
         is_former = key != self._me and key.node_id == self._me.node_id and not isinstance(message, AttachRequest)
         if is_former and key not in self._former_keys:
             self._former_keys.add(key)
-            log.warning("%s", lost_directory(self._me, key))
+            log.warning("the voters know a former directory of this controller: %s", lost_directory(self._me, key))
 
     def _other_cluster(self, cluster_id: str) -> str:
         return f"the receiver belongs to cluster {self._cluster_id}, but the sender to {cluster_id}"

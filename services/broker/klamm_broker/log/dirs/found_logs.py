@@ -92,7 +92,7 @@ class FoundLogs:
             self._read_checkpoints(directory)
             names = self._disk.list_directories(log_dir.path)
         except OSError as error:
-            logger.error("%s", log_dir.take_offline(error, "load"))
+            logger.error("a log directory failed: %s", log_dir.take_offline(error, "load"))
             return
         for name in names:
             path = f"{log_dir.path}/{name}"
@@ -145,7 +145,9 @@ class FoundLogs:
                 clean_shutdown=directory.clean_shutdown_epoch is not None,
             )
         except OSError as error:
-            logger.error("%s", directory.log_dir.take_offline(error, f"load of {topic_partition}"))
+            logger.error(
+                "a log directory failed: %s", directory.log_dir.take_offline(error, f"load of {topic_partition}")
+            )
             return None
         try:
             log.sync_owed()
@@ -191,7 +193,7 @@ class FoundLogs:
         try:
             self._disk.remove([f"{log.directory}/{REPLACES_FILE}"])
         except OSError as error:
-            logger.error("%s", log.log_dir.failed(error, f"move of {log.topic_partition}"))
+            logger.error("a log directory failed: %s", log.log_dir.failed(error, f"move of {log.topic_partition}"))
 
     def _add_future(self, log: PartitionLog) -> None:
         """Adds a future log, so that its move continues. Removes it if the current log is gone or belongs to another
@@ -218,6 +220,6 @@ class FoundLogs:
         try:
             self._disk.replace(log.directory, renamed)
         except OSError as error:
-            logger.error("%s", log.log_dir.failed(error, f"removal of {log.directory}"))
+            logger.error("a log directory failed: %s", log.log_dir.failed(error, f"removal of {log.directory}"))
             return []
         return [PendingDeletion(log_dir=log.log_dir, paths=(renamed,), due_ms=self._now_ms)]

@@ -47,7 +47,7 @@ def describe_log_dir(directory: LogDirectory, logs: HostedLogs, disk: Disk) -> L
         try:
             total, usable = disk.space(log_dir.path)
         except OSError as error:
-            logger.error("%s", log_dir.failed(error, "describe"))
+            logger.error("a log directory failed: %s", log_dir.failed(error, "describe"))
     offline = log_dir.failure is not None
     return LogDirDescription(
         path=log_dir.path,

@@ -151,7 +151,7 @@ class LogDirectories:
             directory.lock = DirectoryLock(self._disk, path)
             directory.properties = read_meta_properties(self._disk, path, cluster_id=cluster_id, node_id=self._node_id)
         except OSError as error:
-            logger.error("%s", directory.log_dir.take_offline(error, "open"))
+            logger.error("a log directory failed: %s", directory.log_dir.take_offline(error, "open"))
 
     def _format_new(self, cluster_id: str) -> None:
         """Formats the new directories. While a directory that this broker had is missing, no directory counts as
@@ -190,7 +190,7 @@ class LogDirectories:
             write_meta_properties(self._disk, directory.log_dir.path, properties)
             directory.properties = properties
         except OSError as error:
-            logger.error("%s", directory.log_dir.take_offline(error, "format"))
+            logger.error("a log directory failed: %s", directory.log_dir.take_offline(error, "format"))
 
     def _note_siblings(self) -> None:
         """Stores the ids of all directories in each directory, after the new ones were formatted. A directory that
@@ -207,7 +207,7 @@ class LogDirectories:
             except OSError as error:
                 # A full disk must not stop the start, because the broker's retention may free space. The next start
                 # tries again.
-                logger.error("%s", directory.log_dir.failed(error, "update of meta.properties"))
+                logger.error("a log directory failed: %s", directory.log_dir.failed(error, "update of meta.properties"))
 
 
 def stored_cluster_id(disk: Disk, paths: Sequence[str]) -> str:

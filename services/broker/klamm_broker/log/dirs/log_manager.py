@@ -190,7 +190,7 @@ class LogManager:
                 if directory.log_dir.failure is None:
                     self._close(directory, broker_epoch)
             except KlammError as error:
-                logger.error("%s", error)
+                logger.error("could not close the logs of a directory: %s", error)
             for log in self.hosted.in_dir(directory.log_dir):
                 log.abandon()
         self.hosted.current.clear()

@@ -102,7 +102,7 @@ class Tokens:
             keys = await asyncio.to_thread(self._read_keys)
         except KlammError as error:
             self._refresh.failed(self._clock.monotonic_ms())
-            log.warning("%s", error)
+            log.warning("could not read the keys of tokens: %s", error)
         else:
             self._take(keys)
         finally:
