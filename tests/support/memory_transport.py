@@ -173,8 +173,11 @@ class MemoryChannel:
 async def _answer(listener: str, handler: Handler, request: Any) -> Any:
     CAME_BY.set(listener)
     context = _Context()
+    before = _decoded_request(handler.method, request)
     try:
-        return _decoded_answer(handler.method, await handler.answer(request, context))
+        answer = _decoded_answer(handler.method, await handler.answer(request, context))
+        assert request == before, f"{handler.method.path} changed its request, which LocalTransport does not copy"
+        return answer
     except Exception as error:
         raise failure_of(handler.method.path, error) from error
     finally:

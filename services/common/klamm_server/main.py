@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import uvloop
 
@@ -35,6 +35,7 @@ from klamm_server.metrics.process_metrics import measure_event_loop, name_server
 from klamm_server.net.listeners import Listener, SecurityProtocol
 from klamm_server.rpc.node_guard import NodeGuard
 from klamm_server.rpc.server import RpcServer
+from klamm_server.rpc.transport import ServerTransport
 from klamm_server.runtime import tracing
 from klamm_server.runtime.clock import SystemClock
 from klamm_server.runtime.faults import fatal, require_assertions, watch
@@ -92,6 +93,8 @@ class Server(Protocol):
 
 C = TypeVar("C", bound=ServiceConfig)
 MakeServer = Callable[[C, ListenersTls], Server]
+TransportOf = Callable[[Any], ServerTransport]
+"""Returns the transport of the calls that a server of the process answers."""
 
 
 Load = Callable[[Mapping[str, str]], C]
@@ -177,7 +180,14 @@ def _layers(config_class: type[ServiceConfig], options: argparse.Namespace) -> d
     return {"file": file, "environment": environment, "command line": command_line}
 
 
-def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_parent: bool = False) -> int:
+def run_service(
+    name: str,
+    make_server: MakeServer[C],
+    config: C,
+    *,
+    die_with_parent: bool = False,
+    transport_of: TransportOf | None = None,
+) -> int:
     """Runs a server until SIGTERM or SIGINT, and returns the exit status. `name` is used in traces and logs."""
     require_assertions()
     set_up_logging(config.log_level, config.log_format, node=f"{name}-{config.node_id}")
@@ -189,7 +199,7 @@ def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_pa
     try:
         if config.tracing_enable:
             tracing.start(name, config.node_id)
-        uvloop.run(_serve(make_server, config, die_with_parent=die_with_parent))
+        uvloop.run(_serve(make_server, config, die_with_parent=die_with_parent, transport_of=transport_of))
     except (KlammError, OSError) as error:
         return _cannot_start(error)
     except Exception as error:  # noqa: BLE001 - whatever else gets here is our own mistake
@@ -197,7 +207,9 @@ def run_service(name: str, make_server: MakeServer[C], config: C, *, die_with_pa
     return EXIT_GRACEFUL
 
 
-async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool) -> None:
+async def _serve(
+    make_server: MakeServer[C], config: C, *, die_with_parent: bool, transport_of: TransportOf | None
+) -> None:
     asyncio.get_running_loop().set_exception_handler(_on_stray_exception)
     stop_requested = _stop_on_signals()
     if die_with_parent:
@@ -212,6 +224,7 @@ async def _serve(make_server: MakeServer[C], config: C, *, die_with_parent: bool
         max_message_bytes=config.socket_request_max_bytes,
         max_concurrent_rpcs=config.max_concurrent_rpcs,
         max_connections=grpc_connections_max() // len(listeners),
+        transport=None if transport_of is None else transport_of(server),
         guard=None if bound is None else NodeGuard(bound, PeerPrincipals(tls).of, auditor),
         servers_listener=config.servers_listener(),
         is_migrating=config.security_migration_enable,

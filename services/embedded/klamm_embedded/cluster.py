@@ -1,7 +1,7 @@
 """A whole cluster in one process: a controller, a broker and a coordinator on one event loop and one port.
 
-The services are the same as in a cluster of several machines. They call each other over gRPC. The controller's log is
-in RocksDB, and the broker's logs are in segment files. A kill -9 loses no acknowledged record.
+The services are the same as in a cluster of several machines, but call each other within the process. The controller's
+log is in RocksDB, and the broker's logs are in segment files. A kill -9 loses no acknowledged record.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from klamm_server.config.server_config import load
 from klamm_server.main import EXIT_CANNOT_START, Server, run_service
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener, SecurityProtocol, first
+from klamm_server.rpc.grpc_server import GrpcServerTransport
+from klamm_server.rpc.local_transport import LocalTransport
 from klamm_server.rpc.server import RpcServer
 from klamm_server.security.auditor import Auditor
 from klamm_server.security.listeners_tls import ListenersTls
@@ -92,9 +94,11 @@ class EmbeddedCluster:
     ) -> None:
         """`tls` has the TLS contexts of the broker's listeners, which all three servers share. Calls `on_ready` with
         the addresses that clients dial when they can produce records and join groups."""
-        self._controller = ControllerServer(config.controller, tls)
-        self._broker = BrokerServer(config.broker, tls)
-        self._coordinator = CoordinatorServer(config.coordinator, tls)
+        self.transport = LocalTransport(GrpcServerTransport(tls=tls.between_servers))
+        """The transport of all three servers."""
+        self._controller = ControllerServer(config.controller, tls, transport=self.transport)
+        self._broker = BrokerServer(config.broker, tls, transport=self.transport)
+        self._coordinator = CoordinatorServer(config.coordinator, tls, transport=self.transport)
         self._on_ready = on_ready
 
     async def open(self) -> None:
@@ -109,6 +113,8 @@ class EmbeddedCluster:
 
     async def start(self, endpoints: Sequence[Listener]) -> None:
         """Starts all servers. Returns once clients can produce records and join groups."""
+        for endpoint in endpoints:
+            self.transport.add_address(endpoint.name, f"{endpoint.host}:{endpoint.port}")
         await self._controller.start(endpoints)
         try:
             async with asyncio.TaskGroup() as starting:
@@ -189,6 +195,7 @@ def run(
         lambda _, tls: EmbeddedCluster(config, tls, on_ready),
         config.broker,
         die_with_parent=die_with_parent,
+        transport_of=lambda cluster: cluster.transport,
     )
 
 

@@ -17,7 +17,6 @@ from klamm_server.security.server_tls import ServerTls
 
 CERTIFICATES_MAX: Final = 1_024
 """The maximum number of principals that are cached by certificate."""
-_END: Final = "-----END CERTIFICATE-----"
 
 LOGGED_IN: ContextVar[str | None] = ContextVar("logged_in", default=None)
 """The principal of the login to which the call under way belongs, or None if clients do not log in at its listener."""
@@ -49,7 +48,7 @@ class PeerPrincipals:
         tls = self._tls.between_servers
         if tls is None or tls.settings.ssl_client_auth != "required":
             return ANONYMOUS
-        return _principal(tls, tls.material.chain.partition(_END)[0] + _END)
+        return _principal(tls, tls.own_certificate)
 
     def _mapped(self, listener: str, certificate: bytes) -> str:
         tls = self._tls.of(listener)

@@ -34,6 +34,7 @@ EXPIRES: Final = gauges(
     "Time until the certificate of a listener expires",
     ("listener",),
 )
+_END: Final = "-----END CERTIFICATE-----"
 LOADED: Final = "loaded"
 REFUSED: Final = "refused"
 
@@ -64,6 +65,11 @@ class ServerTls:
     def material(self) -> TlsMaterial:
         """Returns the keys and certificates for the next connection."""
         return self._watched.material
+
+    @property
+    def own_certificate(self) -> str:
+        """Returns the certificate, in PEM, that the owner of the key shows: the first one of the chain."""
+        return self.material.chain.partition(_END)[0] + _END
 
     def server_context(self) -> ssl.SSLContext:
         """Returns the TLS context of the next connection that is accepted."""

@@ -143,10 +143,12 @@ class TopicsRpcs:
 
 
 def _with_defaults(topic: NewTopic) -> NewTopic:
-    """Returns the topic with the number for the cluster's default, UNKNOWN, where the client left it out."""
-    topic.partition_count = or_unknown(topic, "partition_count")
-    topic.replication_factor = or_unknown(topic, "replication_factor")
-    return topic
+    """Returns a copy of the topic with the number for the cluster's default, UNKNOWN, where the client left it out."""
+    known = NewTopic()
+    known.CopyFrom(topic)
+    known.partition_count = or_unknown(topic, "partition_count")
+    known.replication_factor = or_unknown(topic, "replication_factor")
+    return known
 
 
 def _shown(created: CreatedTopic) -> CreatedTopic:
