@@ -2,7 +2,7 @@
 
 membership.py   the state machine of one member: `step(event, now_ms)` returns effects
 reconciler.py   moves the consumer from its partitions to the assigned ones
-group_link.py   the shell: calls, timers, and what polls ask for
+group_link.py   the shell: its calls, its timers, and the questions of polls
 
 The duties of the caller
 ------------------------

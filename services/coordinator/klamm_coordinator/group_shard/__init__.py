@@ -15,7 +15,7 @@ The rules run in a `ShardRuntime`, and its caller is `io/shard_host.py`.
 1. Claim the log before the load, so that no earlier owner can append after the end that the load reads. Then replay
    every batch up to that end, in order, into `rules.replayer()`. Call `start` once.
 2. Step one event at a time, and carry out all effects of a step before the next one. `Now` has a monotonic time for
-   timers and a wall time for what is stored. Step TimePassed at `next_deadline_ms()`, which every step may change.
+   timers and a wall time for stored values. Step TimePassed at `next_deadline_ms()`, which every step may change.
 3. Ask `takes` before each request. If it is False, call `refuse`, and answer the request without the shard.
 4. Append the writes in their order, and the records of each write together. Step WriteAppended when all in-sync
    replicas have them. Step WriteFailed only if they are not in the log and never will be. While this is unknown, try
