@@ -14,6 +14,7 @@ import pytest
 
 from klamm.decompression_pipe import BrokenInputError, DecompressionPipe
 from klamm.errors import BrokerError
+from tests.support.open_files import open_files
 
 
 @contextlib.contextmanager
@@ -33,14 +34,14 @@ def read_all(pipe: DecompressionPipe) -> bytes:
 
 def test_no_file_stays_open() -> None:
     data = bytes(cramjam.zstd.compress(bytes(3_000_000)))
-    before = os.listdir("/proc/self/fd")
+    before = open_files("pipe:")
     for is_read in (True, False):
         pipe = DecompressionPipe(cramjam.zstd.decompress_into, data)
         if is_read:
             assert read_all(pipe) == bytes(3_000_000)
             assert pipe.read() == b""
         pipe.close()
-        assert os.listdir("/proc/self/fd") == before
+        assert not open_files("pipe:") - before
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -76,10 +77,10 @@ def test_a_failure_of_any_kind_ends_the_pipe() -> None:
 
 @pytest.mark.parametrize("free", [0, 1, 2])
 def test_a_pipe_needs_three_files(free: int) -> None:
-    before = os.listdir("/proc/self/fd")
+    before = open_files("pipe:")
     lowest = os.dup(0)
     os.close(lowest)
     with file_limit(lowest + free), pytest.raises(BrokerError, match="Too many open files") as raised:
         DecompressionPipe(cramjam.zstd.decompress_into, b"")
     assert raised.value.retriable
-    assert os.listdir("/proc/self/fd") == before
+    assert not open_files("pipe:") - before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from klamm_broker.log.partition.partition_log import TransactionEnd
 from klamm_broker.log.segment.check_budget import RECORD_NS
 from klamm_broker.log.segment.unread_search import HEADERS_MAX
 from tests.support.led_partition import NAME, OTHER, LedPartition, led_by
+from tests.support.open_files import open_files
 
 NOW = 1_700_000_000_000
 PRODUCER, OTHER_PRODUCER = 7, 8
@@ -166,25 +166,23 @@ def test_many_positions_are_answered_in_order(world: World) -> None:
     assert world.counts(*range(100, 0, -1)) == list(range(100))
 
 
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_searches_over_the_budget_go_on_where_they_stopped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         world.write(NOW + number)
-    before = open_files()
+    before = open_files(world.led.partition.log.directory)
+    assert before
     expected = world.counts(0, 5, 9)
     monkeypatch.setattr(record_thread, "LATE_NS", 12 * RECORD_NS)
     assert world.counts(0, 5, 9) == expected == [10, 5, 1]
-    assert open_files() == before
+    assert open_files(world.led.partition.log.directory) == before
 
 
 def test_a_search_that_cannot_begin_leaves_no_file_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write(NOW)
     world.write(NOW, producer_id=PRODUCER)
     world.at(0)
-    before = open_files()
+    before = open_files(world.led.partition.log.directory)
+    assert before
     reader = world.led.partition.log.reader
     begin = reader.open_unread_search
 
@@ -196,4 +194,4 @@ def test_a_search_that_cannot_begin_leaves_no_file_open(world: World, monkeypatc
     monkeypatch.setattr(reader, "open_unread_search", fail_for_the_transaction)
     (found,) = world.at(0)
     assert found.error_code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert open_files() == before
+    assert open_files(world.led.partition.log.directory) == before

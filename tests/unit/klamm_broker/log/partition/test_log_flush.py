@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from klamm_broker.log.files.storage_failure import DiskFull, LogDirFailure
 from klamm_broker.log.log_config import LogConfig
+from tests.support.open_files import open_files
 from tests.support.partition_logs import NOW, fill
 
 
@@ -166,11 +166,12 @@ def test_a_flush_planned_before_a_truncation_does_not_move_the_recovery_point(lo
 
 def test_a_flush_leaves_no_file_descriptor_open(log) -> None:
     log.flusher.flush()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files(log.directory)
+    assert before
     for _ in range(3):
         log.flusher.flush()
     log.flusher.plan().discard()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files(log.directory) == before
 
 
 def test_a_failed_sync_takes_the_dir_offline(harness, make_batch, faulty_disk) -> None:
