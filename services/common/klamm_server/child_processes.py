@@ -123,18 +123,21 @@ class ChildProcess:
 
     async def stop(self) -> int:
         """Stops the process, and kills it after STOP_TIMEOUT_S. Returns its exit status as a shell counts it, 128 more
-        than the signal that ended it, or 0 if it was never started."""
+        than the signal that ended it. Returns 0 if it was never started, or if this SIGTERM ended it before it handled
+        signals."""
         process = self._process
         if process is None:
             return 0
         if process.returncode is None:
             process.terminate()
             try:
-                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+                status = await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
             except TimeoutError:
                 log.warning("killing %s, because it did not stop within %.0f s", self.spec.name, STOP_TIMEOUT_S)
                 process.kill()
-                await process.wait()
+                status = await process.wait()
+            if status == -signal.SIGTERM:
+                return 0
         assert process.returncode is not None
         return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
