@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.login.sasl_clients import SaslClients
-from klamm_broker.kafka.net.connection import Answer, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.net.connection_fairness import ConnectionFairness
 from klamm_broker.kafka.net.listener import ConnectionLimit, KafkaListener
 from klamm_broker.kafka.net.tls_clients import TlsClients
 from klamm_broker.kafka.requests import Request
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.gate import Gate
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
@@ -24,12 +27,22 @@ HEARTBEAT_V0 = struct.Struct(">hhih")
 REQUEST_MAX_BYTES = 1_000_000
 
 
+def waits(handle: Callable[[Request], Coroutine[Any, Any, Answer]]) -> Callable[[Request], Waiting[Answer]]:
+    """Returns a handler whose answers must be waited for."""
+
+    @functools.wraps(handle)
+    def handle_later(request: Request) -> Waiting[Answer]:
+        return Waiting(handle(request))
+
+    return handle_later
+
+
 class ServedListener:
     """A Kafka listener with a handler of the test."""
 
     def __init__(
         self,
-        handle: Callable[[Request], Answer | PendingAnswer],
+        handle: Callable[[Request], Answer | Waiting[Answer]],
         *,
         connections_max: int = 10,
         memory_bytes: int = 10 * REQUEST_MAX_BYTES,
@@ -88,6 +101,7 @@ def echo(request: Request) -> Answer:
     return [body[:1], body[1:]] if body else None
 
 
+@waits
 async def echo_in_time(request: Request) -> Answer:
     """Returns the same answer as `echo`, but a few turns of the event loop later."""
     for _ in range(3):
@@ -95,6 +109,6 @@ async def echo_in_time(request: Request) -> Answer:
     return echo(request)
 
 
-def echo_by_turns(request: Request) -> Answer | PendingAnswer:
+def echo_by_turns(request: Request) -> Answer | Waiting[Answer]:
     """Answers every third request as `echo_in_time` does, and the others at once."""
     return echo(request) if request.correlation_id % 3 else echo_in_time(request)

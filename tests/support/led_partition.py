@@ -9,7 +9,7 @@ from typing import Any
 from klamm.errors import BrokerError
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.handlers.late_checks import LateChecks
-from klamm_broker.handlers.produce import ACKS_ALL, PartitionRecords, PendingAnswers, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.produce import ACKS_ALL, PartitionRecords, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.transaction_guards import TransactionGuards
 from klamm_broker.io.record_thread import RecordThread
 from klamm_broker.log.files.disk import Disk
@@ -24,6 +24,7 @@ from klamm_broker.replica.replica_session import SessionWatch
 from klamm_broker.replication.record_sync import RecordSyncs
 from klamm_server.metadata.entities import PartitionImage
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.waiting import Waiting
 from tests.support.log_steps import create_log, open_logs
 
 NAME = TopicPartition("t", 0)
@@ -128,7 +129,7 @@ class LedPartition:
         self.replicas.apply(partition, led_by(THIS, 1))
         return partition
 
-    def produce(self, batch: bytes, acks: int = ACKS_ALL) -> list[Produced] | PendingAnswers:
+    def produce(self, batch: bytes, acks: int = ACKS_ALL) -> list[Produced] | Waiting[list[Produced]]:
         return self.handler.serve(Produce(acks, 60_000, "", [PartitionRecords(NAME, memoryview(batch))]))
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from klamm_broker.kafka.requests import Request
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.connection_pace import ConnectionPace
 from klamm_server.security.quotas.rate_window import WindowSpan
-from tests.support.kafka_listener import HEARTBEAT_V0, ServedListener, answer_to
+from tests.support.kafka_listener import HEARTBEAT_V0, ServedListener, answer_to, waits
 
 SLOW: QuotaEntity = (("client-id", "slow"),)
 REST_MS = 300
@@ -49,6 +49,7 @@ def resting(request: Request) -> Answer:
     return told(request)
 
 
+@waits
 async def resting_in_time(request: Request) -> Answer:
     await asyncio.sleep(0)
     return resting(request)

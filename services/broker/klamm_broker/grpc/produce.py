@@ -18,6 +18,7 @@ from klamm_broker.messages.produce import decode, encode
 from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.sliced_work import map_in_slices
+from klamm_server.runtime.waiting import Waiting
 
 
 class ProduceRpc:
@@ -86,7 +87,7 @@ class ProduceRpc:
     async def _served(self, produce: Produce) -> ProduceResponse:
         await end_long_turn(produce.partitions)
         answers = self._handler.serve(produce)
-        if not isinstance(answers, list):
+        if isinstance(answers, Waiting):
             answers = await answers
         await end_long_turn(answers)
         return await self._response(answers)

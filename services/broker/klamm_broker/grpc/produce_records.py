@@ -40,6 +40,7 @@ from klamm_server.rpc.call_throttle import CallThrottle, ThrottledCaller
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.sliced_work import map_in_slices
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.session import CALLER, refusal
 
 _Prepared = tuple[list[RawRecord], list[RecordOutcome], list[PlacedRecords]]
@@ -120,7 +121,7 @@ class ProduceRecordsRpc:
         if invalid:
             return await _response(invalid)
         answers = self._handler.serve(self._produce(request, placed, context))
-        if not isinstance(answers, list):
+        if isinstance(answers, Waiting):
             answers = await answers
         by_name = {answer.topic_partition: answer for answer in answers}
         outcomes = outcomes_of(records, placed, by_name, request.topic, max_message_bytes=max_message_bytes)

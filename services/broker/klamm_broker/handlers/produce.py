@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 from klamm import tracing
 from klamm.acls import ResourceType
@@ -45,6 +45,7 @@ from klamm_broker.replica.delayed_produce import PendingAppend, PendingSync
 from klamm_broker.replica.leader_hint import leader_hint
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.needs import WRITE_INTERNAL_TOPIC, WRITE_TOPIC, WRITE_TRANSACTION
 from klamm_server.security.session import CALLER, refusal
 
@@ -103,10 +104,6 @@ class Produced(NamedTuple):
     record_errors: Sequence[RecordError] = ()
 
 
-PendingAnswers = Coroutine[Any, Any, list[Produced]]
-"""The answers of a produce that must wait before or after its append."""
-
-
 _Pending = dict[TopicPartition, PendingAppend]
 """The appends that wait for other replicas or for the disk, by partition."""
 _Late = dict[TopicPartition, asyncio.Future[Produced]]
@@ -131,8 +128,8 @@ class ProduceHandler:
         self._transactions = transactions
         self._produces = produces
 
-    def serve(self, produce: Produce) -> list[Produced] | PendingAnswers:
-        """Returns the answers in the order of the partitions, or a coroutine if the produce must wait. With acks=0 the
+    def serve(self, produce: Produce) -> list[Produced] | Waiting[list[Produced]]:
+        """Returns the answers in the order of the partitions, or `Waiting` if the produce must wait. With acks=0 the
         list has only the partitions that failed."""
         order = produce.partitions
         failed: list[Produced] = []
@@ -140,17 +137,19 @@ class ProduceHandler:
             produce, failed = self._without_denied(produce)
             if not produce.partitions:
                 return failed
-        answers: list[Produced] | PendingAnswers
+        answers: list[Produced] | Waiting[list[Produced]]
         if produce.acks not in _ACKS:
             error = ErrorCode.INVALID_REQUIRED_ACKS.exception(f"acks={produce.acks}; expected -1, 0 or 1")
             answers = self.refuse(produce, error)
         elif produce.transactional_id or len(produce.partitions) > TURN_PARTITIONS_MAX or self._awaited(produce):
-            answers = self._serve_async(produce)
+            answers = Waiting(self._serve_async(produce))
         else:
             answers = self._append_all(produce, {}, _NO_PARTITIONS)
         if not failed:
             return answers
-        return _merged(order, failed, answers) if isinstance(answers, list) else _merge(order, failed, answers)
+        if isinstance(answers, Waiting):
+            return Waiting(_merge(order, failed, answers))
+        return _merged(order, failed, answers)
 
     def _without_denied(self, produce: Produce) -> tuple[Produce, list[Produced]]:
         """Returns the request without the partitions that the caller may not write to, and the answers for these.
@@ -179,7 +178,7 @@ class ProduceHandler:
         if len(produce.partitions) > TURN_PARTITIONS_MAX:
             return await self._append_in_slices(produce, guards, unknown_epochs)
         answers = self._append_all(produce, guards, unknown_epochs)
-        return answers if isinstance(answers, list) else await answers
+        return await answers if isinstance(answers, Waiting) else answers
 
     async def _await_elections(self, produce: Produce) -> Set[TopicPartition]:
         """Waits for the metadata of elections that the client knows of. Returns the partitions whose election is still
@@ -209,7 +208,7 @@ class ProduceHandler:
 
     def _append_all(
         self, produce: Produce, guards: Guards, unknown_epochs: Set[TopicPartition]
-    ) -> list[Produced] | PendingAnswers:
+    ) -> list[Produced] | Waiting[list[Produced]]:
         pending: _Pending = {}
         late: _Late = {}
         if tracing.is_on():
@@ -218,10 +217,10 @@ class ProduceHandler:
         else:
             answers = self._append_each(produce.partitions, produce.acks, guards, unknown_epochs, pending, late)
         if late:
-            return self._finish_late(produce, answers, pending, late)
+            return Waiting(self._finish_late(produce, answers, pending, late))
         if produce.acks == ACKS_NONE:
             return _failures(answers)
-        return self._await_replicas(answers, pending, produce) if pending else answers
+        return Waiting(self._await_replicas(answers, pending, produce)) if pending else answers
 
     async def _append_in_slices(
         self, produce: Produce, guards: Guards, unknown_epochs: Set[TopicPartition]
@@ -388,7 +387,9 @@ def _is_any_of_transaction(partitions: Sequence[PartitionRecords]) -> bool:
     return False
 
 
-async def _merge(order: Sequence[PartitionRecords], failed: list[Produced], answers: PendingAnswers) -> list[Produced]:
+async def _merge(
+    order: Sequence[PartitionRecords], failed: list[Produced], answers: Waiting[list[Produced]]
+) -> list[Produced]:
     return _merged(order, failed, await answers)
 
 

@@ -17,12 +17,13 @@ from klamm_broker.kafka.hot.metadata import metadata
 from klamm_broker.kafka.hot.produce import produce
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.login.sasl_messages import authenticate_out_of_place, handshake_out_of_place
-from klamm_broker.kafka.net.connection import Answer, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.served_apis import SPOKEN
 from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.sliced_work import SlicedWork
+from klamm_server.runtime.waiting import Waiting
 
 if TYPE_CHECKING:
     from klamm_broker.kafka.cold_apis import ColdApis
@@ -54,8 +55,8 @@ class KafkaApis:
         self._slices = SlicedWork()
         self._cold: ColdApis | None = None
 
-    def handle(self, request: Request) -> Answer | PendingAnswer:
-        """Returns the body of the answer, or a coroutine if the request must wait. Raises MalformedRequestError, or
+    def handle(self, request: Request) -> Answer | Waiting[Answer]:
+        """Returns the body of the answer, or `Waiting` if the request must wait. Raises MalformedRequestError, or
         another KlammError that ends the connection."""
         match request.api_key:
             case ApiKey.PRODUCE:
@@ -79,7 +80,7 @@ class KafkaApis:
                 # A task would look up the position in a later turn of the event loop, after each Produce that
                 # arrived in this turn. A consumer that starts at the latest offset would miss these records.
                 return self._cold.list_offsets(request)
-        return self._answer_cold(request)
+        return Waiting(self._answer_cold(request))
 
     async def _answer_cold(self, request: Request) -> Answer:
         cold = self._cold or await self._load_cold()

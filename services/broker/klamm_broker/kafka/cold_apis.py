@@ -9,7 +9,7 @@ thread, so that clients cannot take all threads from the broker. The items of a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
 from time import thread_time
 from typing import Any, Final, TypeVar
@@ -42,6 +42,7 @@ from klamm_broker.kafka.topic_ids import TopicIds
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.sliced_work import SlicedWork
+from klamm_server.runtime.waiting import Waiting
 
 ResultT = TypeVar("ResultT")
 
@@ -105,7 +106,7 @@ class ColdApis:
         connection."""
         if request.api_key is ApiKey.LIST_OFFSETS:
             parts = self.list_offsets(request)
-            return parts if isinstance(parts, list) else await parts
+            return await parts if isinstance(parts, Waiting) else parts
         if len(request.frame) >= LARGE_BYTES:
             body = await self._in_thread(request, partial(messages.decode, request))
             answer = await self._handle_parts(request, body)
@@ -134,19 +135,21 @@ class ColdApis:
             request.throttle.charge_time(took_s)
         return result
 
-    def list_offsets(self, request: Request) -> Parts | Coroutine[Any, Any, Parts]:
-        """Returns the body of the answer to a ListOffsets, or a coroutine if there are many partitions, or many records
+    def list_offsets(self, request: Request) -> Parts | Waiting[Parts]:
+        """Returns the body of the answer to a ListOffsets, or `Waiting` if there are many partitions, or many records
         to read. Raises MalformedRequestError."""
         if len(request.frame) >= LARGE_BYTES:
-            return self._list_very_many_offsets(request)
+            return Waiting(self._list_very_many_offsets(request))
         lookups = partitions.list_offsets(request, messages.decode(request), self._list_offsets)
         found = self._slices.begin(lookups)
         listed = [one for one in found or () if isinstance(one, ListedOffset)]
         if found is None or len(listed) < len(found):
-            return self._list_many_offsets(request, lookups, found)
+            return Waiting(self._list_many_offsets(request, lookups, found))
         fields = partitions.listed_fields(listed, request.version)
         answer = self._slices.begin(fields)
-        return self._list_fields(request, fields) if answer is None else [messages.encode(request, answer)]
+        if answer is None:
+            return Waiting(self._list_fields(request, fields))
+        return [messages.encode(request, answer)]
 
     async def _list_many_offsets(
         self, request: Request, lookups: OffsetLookups, found: Sequence[ListedOffset | LateLookup] | None

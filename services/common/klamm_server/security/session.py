@@ -8,15 +8,15 @@ a context variable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import CoroutineType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from klamm.acls import CLUSTER_NAME, AclOperation, ResourceType
 from klamm.errors import BrokerError, ErrorCode
 from klamm_server.metadata.acl_index import AclIndex
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.acls.decisions import DecisionBudget, Decisions
 from klamm_server.security.audit.decisions import Call, SessionAudit
@@ -103,19 +103,18 @@ CALL: ContextVar[Call] = ContextVar("call", default=Call())  # noqa: B039 - nobo
 
 
 def called_by(
-    session: Session, handle: Callable[[RequestT], AnswerT | Coroutine[Any, Any, AnswerT]], request: RequestT
-) -> AnswerT | Coroutine[Any, Any, AnswerT]:
-    """Returns the answer of `handle` to the session's request, immediately or as an awaitable."""
+    session: Session, handle: Callable[[RequestT], AnswerT | Waiting[AnswerT]], request: RequestT
+) -> AnswerT | Waiting[AnswerT]:
+    """Returns the answer of `handle` to the session's request, immediately or as `Waiting`."""
     token = CALLER.set(session)
     try:
         answer = handle(request)
     finally:
         CALLER.reset(token)
-    # Not collections.abc.Coroutine: isinstance with an abstract class runs Python code, for every request.
-    return _await_as(session, answer) if isinstance(answer, CoroutineType) else answer
+    return Waiting(_await_as(session, answer)) if isinstance(answer, Waiting) else answer
 
 
-async def _await_as(session: Session, answer: Coroutine[Any, Any, AnswerT]) -> AnswerT:
+async def _await_as(session: Session, answer: Waiting[AnswerT]) -> AnswerT:
     token = CALLER.set(session)
     try:
         return await answer

@@ -13,13 +13,14 @@ from klamm.model import TopicPartition
 from klamm.wire.framed import encode_framed
 from klamm.wire.v1.broker_pb2 import ProducedPartition, ProduceHeader, ProducePartition, WriterFence
 from klamm_broker.grpc.produce import ProduceRpc
-from klamm_broker.handlers.produce import PendingAnswers, Produce, Produced
+from klamm_broker.handlers.produce import Produce, Produced
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.partition.partition_log import ShardWriter
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.replica.broker_directory import BrokerDirectory
 from klamm_server.rpc.call_throttle import CallThrottle
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.quotas.client_quotas import ClientQuotas
 from klamm_server.security.quotas.rate_window import WindowSpan
 
@@ -34,9 +35,9 @@ class ScriptedHandler:
         self._answers = answers
         self._waits = waits
 
-    def serve(self, produce: Produce) -> list[Produced] | PendingAnswers:
+    def serve(self, produce: Produce) -> list[Produced] | Waiting[list[Produced]]:
         self.given.append(produce)
-        return self._answer_async() if self._waits else self._answers
+        return Waiting(self._answer_async()) if self._waits else self._answers
 
     async def _answer_async(self) -> list[Produced]:
         await asyncio.sleep(0)

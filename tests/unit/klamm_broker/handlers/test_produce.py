@@ -16,6 +16,7 @@ from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.log.log_config import LOG_APPEND_TIME
 from klamm_broker.log.segment.check_budget import LATE_NS, CheckBudget
 from klamm_server.metadata.entities import NO_LEADER
+from klamm_server.runtime.waiting import Waiting
 from tests.support.led_partition import NAME, OTHER, LedPartition, led_by
 from tests.support.waiting import patience
 
@@ -23,8 +24,8 @@ from tests.support.waiting import patience
 async def produce_while_the_leader_becomes(leader: int, tmp_path: Path) -> Produced:
     broker = LedPartition(tmp_path)
     answers = broker.produce(encode_batch([(0, None, b"v", ())]))
-    assert not isinstance(answers, list)
-    answering = asyncio.create_task(answers)
+    assert isinstance(answers, Waiting)
+    answering = asyncio.create_task(answers.work)
     await asyncio.sleep(0)
     assert len(broker.produces) == 1
     broker.replicas.apply(broker.partition, led_by(leader, 2))
@@ -57,9 +58,9 @@ async def produce_to_many_partitions(tmp_path: Path) -> tuple[list[Produced], in
     batch = memoryview(few())
     elsewhere = [PartitionRecords(TopicPartition("elsewhere", number), batch) for number in range(PARTITIONS)]
     answering = broker.handler.serve(Produce(1, 60_000, "", [*elsewhere, PartitionRecords(NAME, batch)]))
-    assert not isinstance(answering, list)
+    assert isinstance(answering, Waiting)
     turns = 0
-    task = asyncio.create_task(answering)
+    task = asyncio.create_task(answering.work)
     while not task.done():
         turns += 1
         await asyncio.sleep(0)

@@ -21,6 +21,7 @@ from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.fetch_reader import FetchCursor, ReaderTerms
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.audit.decisions import SessionAudit
 from klamm_server.security.session import CALLER
 from tests.support.audit_events import AuditRecorder, short
@@ -59,7 +60,7 @@ def produce(*partitions: PartitionRecords) -> list[tuple[TopicPartition, ErrorCo
     answers = ProduceHandler(replicas, produces, NOTHING, LateChecks(NOTHING, clock)).serve(
         Produce(ACKS_ALL, 60_000, "", partitions)
     )
-    assert isinstance(answers, list)
+    assert not isinstance(answers, Waiting)
     return [(answer.topic_partition, answer.error_code) for answer in answers]
 
 

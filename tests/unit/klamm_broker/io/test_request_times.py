@@ -10,9 +10,10 @@ import pytest
 from klamm_broker.io import request_times
 from klamm_broker.io.request_times import RequestTimes, timed
 from klamm_broker.kafka.net import connection, listener
-from klamm_broker.kafka.net.connection import Answer, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.requests import Request
 from klamm_server.metrics.prometheus import registry
+from klamm_server.runtime.waiting import Waiting
 from tests.support.kafka_listener import ServedListener, answer_to, echo, echo_in_time, frame
 from tests.support.waiting import until
 
@@ -39,7 +40,7 @@ async def answered_one(served: ServedListener) -> None:
     ids=["at once", "in time"],
 )
 def test_a_kafka_request_is_counted_in_each_of_its_phases(
-    handle: Callable[[Request], Answer | PendingAnswer], phases: set[str]
+    handle: Callable[[Request], Answer | Waiting[Answer]], phases: set[str]
 ) -> None:
     before = shown("count")
 

@@ -6,15 +6,14 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 from klamm.errors import ErrorCode
 from klamm.records.encoder import encode_batch
 from klamm_broker.handlers.produce import ACKS_ALL, Produced
 from klamm_broker.log.files.disk import Disk
 from klamm_server.metadata.entities import PartitionImage
+from klamm_server.runtime.waiting import Waiting
 from tests.support.led_partition import OTHER, THIS, LedPartition, led_by
 from tests.support.waiting import patience, until
 
@@ -51,12 +50,8 @@ def alone() -> PartitionImage:
 
 def begin(broker: LedPartition, acks: int) -> asyncio.Task[list[Produced]]:
     answers = broker.produce(encode_batch([(0, None, b"v", ())]), acks)
-    assert not isinstance(answers, list)
-    return asyncio.create_task(_answers(answers))
-
-
-async def _answers(answers: Coroutine[Any, Any, list[Produced]]) -> list[Produced]:
-    return await answers
+    assert isinstance(answers, Waiting)
+    return asyncio.create_task(answers.work)
 
 
 def test_produces_that_wait_for_a_sync_share_the_next_one(tmp_path: Path) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 from klamm.acls import AclOperation, ResourceType
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.session import CALLER, called_by
 from tests.support.callers import allow, session_of
 
@@ -21,20 +20,20 @@ def test_a_request_runs_as_its_session_until_it_is_answered() -> None:
         seen.append(CALLER.get())
         return request
 
-    def in_time(request: str) -> Coroutine[Any, Any, str]:
+    def in_time(request: str) -> Waiting[str]:
         async def answer() -> str:
             await asyncio.sleep(0)
             seen.append(CALLER.get())
             return request
 
-        return answer()
+        return Waiting(answer())
 
     async def run() -> None:
         assert called_by(session, at_once, "now") == "now"
         answer = called_by(session, in_time, "later")
         assert CALLER.get() is None
-        assert isinstance(answer, Coroutine)
-        assert await asyncio.create_task(answer) == "later"
+        assert isinstance(answer, Waiting)
+        assert await asyncio.create_task(answer.work) == "later"
         assert CALLER.get() is None
 
     asyncio.run(run())

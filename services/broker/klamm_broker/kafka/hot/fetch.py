@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicPartition
@@ -36,6 +36,7 @@ from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer
 from klamm_broker.replica.reader_watch import Topic
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.session import CALLER
 from klamm_server.security.users import user_of
 
@@ -81,8 +82,8 @@ class Fetch:
         self._clock = clock
 
     @api(ApiKey.FETCH, Versions(4, 18, flexible=12), rights_of="Broker/Fetch")
-    def fetch(self, request: Request) -> list[Part] | Coroutine[Any, Any, list[Part]]:
-        """Returns the answer, or a coroutine if the fetch must wait. Raises MalformedRequestError and
+    def fetch(self, request: Request) -> list[Part] | Waiting[list[Part]]:
+        """Returns the answer, or `Waiting` if the fetch must wait. Raises MalformedRequestError and
         InvalidRequestError."""
         query, of_session = _read(request, self._topic_ids)
         try:
@@ -94,10 +95,10 @@ class Fetch:
         if request.throttle is not None:
             query.max_bytes = request.throttle.fetch_max_bytes(query.max_bytes)
         if context.partition_count > TURN_PARTITIONS_MAX:
-            return self._fetch_many(request, context, query)
+            return Waiting(self._fetch_many(request, context, query))
         found, records = self._handler.begin(query)
         if records is None:
-            return self._finish(request, context, query, found)
+            return Waiting(self._finish(request, context, query, found))
         return self._answer(request, context, found, records)
 
     async def _fetch_many(self, request: Request, context: FetchContext, query: FetchQuery) -> list[Part]:

@@ -17,7 +17,7 @@ from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import Copy
 from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.codec.wire import MalformedRequestError
-from klamm_broker.kafka.net.connection import Answer, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.messages.fetch import ANY_SIZE, decode, encode
 from klamm_broker.messages.nodes import BrokerNodes
@@ -25,6 +25,7 @@ from klamm_broker.replica.fetch_reader import LocatedFetch
 from klamm_server.rpc.absent_fields import given
 from klamm_server.rpc.item_limits import check_items
 from klamm_server.runtime.sliced_work import map_in_slices
+from klamm_server.runtime.waiting import Waiting
 
 Records = Sequence[Copy | RecordFile]
 
@@ -38,8 +39,8 @@ class FramedFetch:
         self._grpc_listener = grpc_listener
 
     @api(ApiKey.KLAMM_FETCH, Versions(0, 0, flexible=1), rights_of="Broker/Fetch", is_klamms=True)
-    def fetch(self, request: Request) -> Answer | PendingAnswer:
-        """Returns the answer, or a coroutine if the fetch must wait. Raises MalformedRequestError or
+    def fetch(self, request: Request) -> Answer | Waiting[Answer]:
+        """Returns the answer, or `Waiting` if the fetch must wait. Raises MalformedRequestError or
         InvalidRequestError if the message is not valid, and CallFailed if it has too many items."""
         try:
             message = FetchRequest.FromString(request.frame[request.body_start :].tobytes())
@@ -51,10 +52,10 @@ class FramedFetch:
             limit = request.throttle.fetch_max_bytes(limit)
         query = decode(message, lambda: request.client_host, limit, rack=message.rack_id)
         if len(message.partitions) > TURN_PARTITIONS_MAX:
-            return self._fetch_many(request, query)
+            return Waiting(self._fetch_many(request, query))
         found, records = self._handler.begin(query)
         if records is None:
-            return self._finish(request, query, found)
+            return Waiting(self._finish(request, query, found))
         return self._answer(request, found, records, list(map(encode, found.answers)))
 
     async def _fetch_many(self, request: Request, query: FetchQuery) -> Answer:

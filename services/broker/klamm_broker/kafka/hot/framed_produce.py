@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from klamm import tracing
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.wire.v1.broker_pb2 import ProduceResponse
-from klamm_broker.handlers.produce import PendingAnswers, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.produce import Produce, Produced, ProduceHandler
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX, end_long_turn
 from klamm_broker.kafka.api import ApiKey, Versions, api
-from klamm_broker.kafka.net.connection import Answer, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.requests import Request
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.messages.produce import decode, encode
 from klamm_server.runtime.sliced_work import map_in_slices
+from klamm_server.runtime.waiting import Waiting
 
 _InvalidRequestError = EXCEPTIONS[ErrorCode.INVALID_REQUEST]
 
@@ -36,21 +37,21 @@ class FramedProduce:
         self._request_timeout_ms = request_timeout_ms
 
     @api(ApiKey.KLAMM_PRODUCE, Versions(0, 0, flexible=1), rights_of="Broker/Produce", is_klamms=True)
-    def produce(self, request: Request) -> Answer | PendingAnswer:
-        """Returns the answer, or a coroutine if the produce must wait. Raises InvalidRequestError if the message is not
+    def produce(self, request: Request) -> Answer | Waiting[Answer]:
+        """Returns the answer, or `Waiting` if the produce must wait. Raises InvalidRequestError if the message is not
         valid, and CallFailed if it has too many items."""
         message = request.frame[request.body_start :]
         produce, _ = decode(message, lambda: request.client_host, timeout_ms=self._request_timeout_ms)
         if any(partition.writer is not None for partition in produce.partitions):
             raise _InvalidRequestError("the request names a coordinator that writes; coordinators send them over gRPC")
         if tracing.is_on():
-            return self._traced(request, produce)
+            return Waiting(self._traced(request, produce))
         if len(produce.partitions) > TURN_PARTITIONS_MAX:
-            return self._in_slices(request, produce)
+            return Waiting(self._in_slices(request, produce))
         answers = self._handler.serve(produce)
-        if isinstance(answers, list):
-            return self._answer(request, ProduceResponse(partitions=map(encode, answers)), answers)
-        return self._answer_async(request, answers)
+        if isinstance(answers, Waiting):
+            return Waiting(self._answer_async(request, answers))
+        return self._answer(request, ProduceResponse(partitions=map(encode, answers)), answers)
 
     async def _traced(self, request: Request, produce: Produce) -> Answer:
         with tracing.request_span("Produce", request.client_id):
@@ -59,12 +60,12 @@ class FramedProduce:
     async def _in_slices(self, request: Request, produce: Produce) -> Answer:
         await end_long_turn(produce.partitions)
         answers = self._handler.serve(produce)
-        if not isinstance(answers, list):
+        if isinstance(answers, Waiting):
             return await self._answer_async(request, answers)
         await end_long_turn(answers)
         return await self._encode_in_slices(request, answers)
 
-    async def _answer_async(self, request: Request, answers: PendingAnswers) -> Answer:
+    async def _answer_async(self, request: Request, answers: Waiting[list[Produced]]) -> Answer:
         return await self._encode_in_slices(request, await answers)
 
     async def _encode_in_slices(self, request: Request, answers: Sequence[Produced]) -> Answer:

@@ -18,11 +18,12 @@ from klamm_broker.kafka.api import COLD_REQUEST_MAX_BYTES, ITEMS_MAX, ApiKey, Ve
 from klamm_broker.kafka.codec.wire import AnswerWriter, MalformedRequestError
 from klamm_broker.kafka.cold import authorized_operations
 from klamm_broker.kafka.listener_metadata import ListenerBroker, ListenerMetadata
-from klamm_broker.kafka.net.connection import Answer, Parts, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer, Parts
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage, TopicImage
 from klamm_server.runtime.sliced_work import SlicedWork
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.needs import CLUSTER_SHOWN, CREATE_TOPIC, DESCRIBE_TOPIC, TOPIC_SHOWN
 from klamm_server.security.operations import Check
 
@@ -51,12 +52,12 @@ class _NamedTopics(NamedTuple):
 )
 def metadata(
     request: Request, missing: MissingTopics, cluster: ListenerMetadata, topic_ids: TopicIds, slices: SlicedWork
-) -> Answer | PendingAnswer:
+) -> Answer | Waiting[Answer]:
     """Answers a Metadata request, immediately unless it is long or topics must be created first."""
     work = _first_answer(request, missing, cluster, topic_ids)
     answer = slices.begin(work)
     if answer is None or answer.being_created:
-        return _answer_async(request, missing, cluster, slices, answer or work)
+        return Waiting(_answer_async(request, missing, cluster, slices, answer or work))
     return answer.parts()
 
 

@@ -16,15 +16,16 @@ from typing import Final, NoReturn
 from klamm import tracing
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
-from klamm_broker.handlers.produce import ACKS_NONE, PartitionRecords, PendingAnswers, Produce, Produced, ProduceHandler
+from klamm_broker.handlers.produce import ACKS_NONE, PartitionRecords, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.kafka.api import ApiKey, Versions, api, check_count
 from klamm_broker.kafka.codec.wire import AnswerWriter, MalformedRequestError
 from klamm_broker.kafka.hot.leader_hints import leader_hint, node_endpoints
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
-from klamm_broker.kafka.net.connection import Answer, PendingAnswer, UnansweredError
+from klamm_broker.kafka.net.connection import Answer, UnansweredError
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds, unknown_id
+from klamm_server.runtime.waiting import Waiting
 
 _CURRENT_LEADER_TAG: Final = 0
 _HINTED: Final = 10
@@ -51,18 +52,18 @@ _Ids = dict[str, bytes]
 @api(ApiKey.PRODUCE, Versions(3, 13, flexible=9, unsupported_min=0), rights_of="Broker/Produce")
 def produce(
     request: Request, handler: ProduceHandler, cluster: ListenerMetadata, topic_ids: TopicIds
-) -> Answer | PendingAnswer:
-    """Returns the answer, or a coroutine if the produce must wait. With acks=0 there is no answer. Raises
+) -> Answer | Waiting[Answer]:
+    """Returns the answer, or `Waiting` if the produce must wait. With acks=0 there is no answer. Raises
     MalformedRequestError, or UnansweredError if a produce with acks=0 fails."""
     body, ids = _read(request, topic_ids)
     if tracing.is_on():
-        return _traced(request, body, ids, handler, cluster)
+        return Waiting(_traced(request, body, ids, handler, cluster))
     if len(body.partitions) > TURN_PARTITIONS_MAX:
-        return _produce_many(request, body, ids, handler, cluster)
+        return Waiting(_produce_many(request, body, ids, handler, cluster))
     answers = handler.serve(body)
-    if isinstance(answers, list):
-        return _answer(request, body, ids, answers, cluster)
-    return _answer_async(request, body, ids, answers, cluster)
+    if isinstance(answers, Waiting):
+        return Waiting(_answer_async(request, body, ids, answers, cluster))
+    return _answer(request, body, ids, answers, cluster)
 
 
 async def _produce_many(
@@ -70,14 +71,14 @@ async def _produce_many(
 ) -> Answer:
     await asyncio.sleep(0)
     answers = handler.serve(body)
-    if not isinstance(answers, list):
+    if isinstance(answers, Waiting):
         answers = await answers
     await asyncio.sleep(0)
     return _answer(request, body, ids, answers, cluster)
 
 
 async def _answer_async(
-    request: Request, body: Produce, ids: _Ids, answers: PendingAnswers, cluster: ListenerMetadata
+    request: Request, body: Produce, ids: _Ids, answers: Waiting[list[Produced]], cluster: ListenerMetadata
 ) -> Answer:
     return _answer(request, body, ids, await answers, cluster)
 
@@ -87,7 +88,7 @@ async def _traced(
 ) -> Answer:
     with tracing.request_span("Produce", request.client_id):
         answers = handler.serve(body)
-        return _answer(request, body, ids, answers if isinstance(answers, list) else await answers, cluster)
+        return _answer(request, body, ids, await answers if isinstance(answers, Waiting) else answers, cluster)
 
 
 def _read(request: Request, topic_ids: TopicIds) -> tuple[Produce, _Ids]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from klamm.errors import ErrorCode
 from klamm_broker.io.metrics import EXPIRED_CONNECTIONS
@@ -21,18 +21,19 @@ from klamm_broker.kafka.login.sasl_messages import (
     handshake_answer,
     requested_mechanism,
 )
-from klamm_broker.kafka.net.connection import Answer, KafkaConnection, Parts, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer, KafkaConnection, Parts
 from klamm_broker.kafka.net.handshake_limit import HandshakeLimit
 from klamm_broker.kafka.requests import Request
 from klamm_server.net.wrong_protocol import WrongProtocolLog
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.logins.login import Login
 from klamm_server.security.logins.logins import ListenerLogins
 from klamm_server.security.sasl.sasl_authenticator import LoginInterruptedError, SaslStateError, SessionExpiredError
 
 log = logging.getLogger(__name__)
 
-Handle = Callable[[Request], Answer | PendingAnswer]
+_Handler = Callable[[Request], Coroutine[Any, Any, Answer]]
 
 _LOGIN_APIS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
@@ -97,10 +98,14 @@ class ClientLogin:
         if self._login is not None:
             self._login.close()
 
-    def handler_of(self, request: Request) -> Handle | None:
+    def handler_of(self, request: Request) -> Callable[[Request], Waiting[Answer]] | None:
         """Returns the handler of a request that is part of a login, or None for all other requests.
 
         Raises SaslStateError, which ends the connection."""
+        handler = self._handler_or_refusal(request)
+        return None if handler is None else lambda request: Waiting(handler(request))
+
+    def _handler_or_refusal(self, request: Request) -> _Handler | None:
         try:
             return self._handler_of(request)
         except SessionExpiredError:
@@ -112,7 +117,7 @@ class ClientLogin:
                 return functools.partial(self._interrupted, error)
             raise
 
-    def _handler_of(self, request: Request) -> Handle | None:
+    def _handler_of(self, request: Request) -> _Handler | None:
         assert self._login is not None, "a connection begins before its requests"
         authenticator, now_ms = self._login.authenticator, self._clients.clock.wall_ms()
         match request.api_key:

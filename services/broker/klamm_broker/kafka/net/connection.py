@@ -32,7 +32,7 @@ from klamm.errors import KlammError
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.codec.wire import Part
-from klamm_broker.kafka.net.connection_fairness import ConnectionFairness, Waiting
+from klamm_broker.kafka.net.connection_fairness import ConnectionFairness, DelayedTurn
 from klamm_broker.kafka.net.file_sender import FileSender
 from klamm_broker.kafka.net.frame_buffer import FrameBuffer, NotKafkaError
 from klamm_broker.kafka.net.held_memory import HeldMemory
@@ -41,6 +41,7 @@ from klamm_broker.kafka.net.slice_sender import WRITE_BUFFER_BYTES, SliceSender
 from klamm_broker.kafka.net.throttle import Throttle
 from klamm_broker.kafka.requests import Request, has_tagged_header, parse_request
 from klamm_server.net.wrong_protocol import ClientProtocol, http_refusal
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.session import Session
 
 log = logging.getLogger(__name__)
@@ -58,8 +59,6 @@ Parts = list[Part]
 """The body of an answer in pieces."""
 Answer = Parts | None
 """An answer, or None if the client expects none."""
-PendingAnswer = Coroutine[Any, Any, Answer]
-"""The answer to a request that must wait."""
 
 
 class UnansweredError(KlammError):
@@ -83,7 +82,7 @@ class LoginOf(Protocol):
     def close(self) -> None:
         """Ends the login, because the connection is closed."""
 
-    def handler_of(self, request: Request) -> Callable[[Request], Answer | PendingAnswer] | None:
+    def handler_of(self, request: Request) -> Callable[[Request], Answer | Waiting[Answer]] | None:
         """Returns the handler of a login's request, or None for other requests. Raises a KlammError to end the
         connection."""
 
@@ -103,8 +102,8 @@ class ConnectionOwner(Protocol):
 
     def on_closed(self, connection: KafkaConnection) -> None: ...
 
-    def handle(self, connection: KafkaConnection, request: Request) -> Answer | PendingAnswer:
-        """Handles a request. Raises a KlammError to end the connection. Only a coroutine's answer may contain files."""
+    def handle(self, connection: KafkaConnection, request: Request) -> Answer | Waiting[Answer]:
+        """Handles a request. Raises a KlammError to end the connection. Only an answer that waits may contain files."""
 
     def turn_away(self, protocol: ClientProtocol, peer: str) -> str:
         """Logs a client with another protocol. Returns the text to answer it with."""
@@ -129,7 +128,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport: Any = None
         self._peer = ""
         self._task: asyncio.Task[None] | None = None
-        self._next_turn: asyncio.Handle | Waiting | None = None
+        self._next_turn: asyncio.Handle | DelayedTurn | None = None
         self._file_sender: FileSender | None = None
         self._is_reading = True
         self._refused: RefusedClient | None = None
@@ -305,14 +304,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     self._begin(self._handle_async(request))
                     return False
                 answer = self._owner.handle(self, request)
-                if isinstance(answer, list):
-                    size = sum(map(len, answer))
-                    answers += (_header_of(request, size), *answer)
-                    answers_bytes += size
-                elif answer is not None:
+                if isinstance(answer, Waiting):
                     held.hold_frame(len(frame))
                     self._begin(self._answer_async(request, answer))
                     return False
+                if answer is not None:
+                    size = sum(map(len, answer))
+                    answers += (_header_of(request, size), *answer)
+                    answers_bytes += size
                 frames.drop_frame(len(frame))
                 held.release_frame()
                 if answers_bytes >= TURN_ANSWERS_BYTES or (self.throttle is not None and self.throttle.ms):
@@ -421,11 +420,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         await self._held.wait_hold_frame(len(request.frame))
         self.queued_s = perf_counter() - began_s
         answer = self._owner.handle(self, request)
-        if answer is not None and not isinstance(answer, list):
+        if isinstance(answer, Waiting):
             answer = await answer
         await self._answer(request, answer)
 
-    async def _answer_async(self, request: Request, answer: PendingAnswer) -> None:
+    async def _answer_async(self, request: Request, answer: Waiting[Answer]) -> None:
         await self._answer(request, await answer)
 
     async def _answer(self, request: Request, body: Answer) -> None:

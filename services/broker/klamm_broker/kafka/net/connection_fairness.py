@@ -14,7 +14,7 @@ from time import perf_counter
 TURN_MAX_S = 0.02
 
 
-class Waiting:
+class DelayedTurn:
     """A connection that waits for a later turn."""
 
     __slots__ = ("begin", "is_cancelled")
@@ -35,7 +35,7 @@ class ConnectionFairness:
         self._clock_s = clock_s
         self._end_s = 0.0
         """The time when the clients' share of this turn ends, or 0 before the first call in the turn."""
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[DelayedTurn] = deque()
         self._is_serving = False
 
     def may_begin(self) -> bool:
@@ -46,9 +46,9 @@ class ConnectionFairness:
             return False
         return self._is_serving or not self._waiting
 
-    def wait(self, begin: Callable[[], None]) -> Waiting:
+    def wait(self, begin: Callable[[], None]) -> DelayedTurn:
         """Calls `begin` in a later turn."""
-        waiting = Waiting(begin)
+        waiting = DelayedTurn(begin)
         self._waiting.append(waiting)
         return waiting
 

@@ -18,7 +18,7 @@ from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.io.request_times import RequestTimes, waiting
 from klamm_broker.kafka.api import APIS, ApiKey
 from klamm_broker.kafka.login.sasl_clients import SaslClients
-from klamm_broker.kafka.net.connection import Answer, KafkaConnection, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer, KafkaConnection
 from klamm_broker.kafka.net.connection_fairness import ConnectionFairness
 from klamm_broker.kafka.net.slice_sender import SliceSender
 from klamm_broker.kafka.net.throttle import Throttle
@@ -31,6 +31,7 @@ from klamm_server.net.wrong_protocol import ClientProtocol, WrongProtocolLog
 from klamm_server.runtime.charged import charged
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import watch
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.audit.decisions import Call
 from klamm_server.security.gate import Gate
 from klamm_server.security.quotas.client_quotas import ClientQuotas
@@ -88,7 +89,7 @@ class KafkaListener:
 
     def __init__(
         self,
-        handle: Callable[[Request], Answer | PendingAnswer],
+        handle: Callable[[Request], Answer | Waiting[Answer]],
         memory: RequestMemory,
         limit: ConnectionLimit,
         *,
@@ -238,7 +239,7 @@ class KafkaListener:
             self._connections.discard(connection)
             self._limit.give_back()
 
-    def handle(self, connection: KafkaConnection, request: Request) -> Answer | PendingAnswer:
+    def handle(self, connection: KafkaConnection, request: Request) -> Answer | Waiting[Answer]:
         connection.last_request_ms = self._clock.monotonic_ms()
         # ApiVersions accepts any version, so that a client could create 65,536 counters.
         version = request.version if request.is_spoken else "unknown"
@@ -265,14 +266,14 @@ class KafkaListener:
         times.local.observe(took_s)
         if request.throttle is not None:
             request.throttle.charge_time(took_s)
-            if answer is not None and not isinstance(answer, list):
-                answer = charged(answer, request.throttle.charge_time)
+            if isinstance(answer, Waiting):
+                answer = Waiting(charged(answer.work, request.throttle.charge_time))
         if connection.is_busy:
             times.queue.observe(connection.queued_s)
             began_s -= connection.queued_s
         connection.began_s = began_s
-        if answer is not None and not isinstance(answer, list):
-            return waiting(answer, times)
+        if isinstance(answer, Waiting):
+            return Waiting(waiting(answer.work, times))
         if not connection.is_busy:
             times.total.observe(took_s)
         return answer

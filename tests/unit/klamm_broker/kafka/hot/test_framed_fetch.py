@@ -30,6 +30,7 @@ from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_server.net.listeners import DEFAULT_NAME
 from klamm_server.rpc.item_limits import ITEMS_MAX
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.waiting import Waiting
 from tests.support.led_partition import NAME, THIS, LedPartition, led_by
 
 BATCH = encode_batch([(0, b"k", b"v", ())])
@@ -61,7 +62,7 @@ class Api:
 
     async def ask(self, message: FetchRequest) -> tuple[FetchHeader, bytes]:
         answer = self.api.fetch(request_of(message.SerializeToString()))
-        parts: Sequence[Any] = answer if isinstance(answer, list) else await answer
+        parts: Sequence[Any] = await answer if isinstance(answer, Waiting) else answer
         whole = b"".join(_read(part) if isinstance(part, RecordFile) else bytes(part) for part in parts)
         header, records = decode_framed(whole, FetchHeader)
         return header, bytes(records)
@@ -93,7 +94,7 @@ def run(directory: Path, scenario: Callable[[Api], Awaitable[None]]) -> None:
 async def produce(api: Api, *batches: bytes) -> None:
     for batch in batches:
         answers = api.broker.produce(batch, acks=1)
-        assert [answer.error_code for answer in (answers if isinstance(answers, list) else await answers)] == [0]
+        assert [answer.error_code for answer in (await answers if isinstance(answers, Waiting) else answers)] == [0]
 
 
 def test_records_arrive_with_their_header(tmp_path: Path) -> None:

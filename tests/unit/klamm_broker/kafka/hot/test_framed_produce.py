@@ -21,6 +21,7 @@ from klamm_broker.kafka.requests import Request, parse_request
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_server.metadata.entities import BrokerImage
 from klamm_server.net.listeners import DEFAULT_NAME, plain_listeners
+from klamm_server.runtime.waiting import Waiting
 from tests.support.led_partition import NAME, OTHER, LedPartition, led_by
 
 BATCH = encode_batch([(0, b"k", b"v", ())])
@@ -64,7 +65,7 @@ class Api:
 
     async def ask(self, header: ProduceHeader, *records: bytes) -> ProduceResponse:
         answer = self.api.produce(request_of(header, *records))
-        parts = answer if isinstance(answer, list) else await answer
+        parts = await answer if isinstance(answer, Waiting) else answer
         return ProduceResponse.FromString(b"".join(parts))
 
 

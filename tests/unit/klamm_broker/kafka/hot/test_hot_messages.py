@@ -17,7 +17,7 @@ from klamm.errors import ErrorCode
 from klamm.kafka_types.writer import KafkaWriter
 from klamm.model import TopicPartition
 from klamm_broker.handlers.fetch import FetchQuery
-from klamm_broker.handlers.produce import PendingAnswers, Produce, Produced
+from klamm_broker.handlers.produce import Produce, Produced
 from klamm_broker.handlers.turns import TURN_PARTITIONS_MAX
 from klamm_broker.kafka.api import WHOLE_ITEMS_MAX, ApiKey
 from klamm_broker.kafka.codec import messages
@@ -38,6 +38,7 @@ from klamm_broker.log.segment.transaction_index import AbortedTransaction
 from klamm_broker.replica.fetch_reader import PartitionAnswer
 from klamm_broker.replica.reader_watch import ReaderWatch
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.waiting import Waiting
 from tests.support.kafka_requests import (
     CLUSTER,
     FLIGHTS,
@@ -60,9 +61,9 @@ class ScriptedProduce:
         self.in_time = in_time
         self.given: Produce | None = None
 
-    def serve(self, produce: Produce) -> list[Produced] | PendingAnswers:
+    def serve(self, produce: Produce) -> list[Produced] | Waiting[list[Produced]]:
         self.given = produce
-        return self._later() if self.in_time else self.answers
+        return Waiting(self._later()) if self.in_time else self.answers
 
     async def _later(self) -> list[Produced]:
         await asyncio.sleep(0)
@@ -110,10 +111,9 @@ def test_a_produce_in_every_version_has_the_bytes_of_kios_schema(version: int, i
         in_time=in_time,
     )
     answer = produce(request, handler, CLUSTER, TOPIC_IDS)
-    assert isinstance(answer, list) is not in_time
-    if not isinstance(answer, list):
-        assert answer is not None
-        answer = asyncio.run(answer)
+    assert isinstance(answer, Waiting) is in_time
+    if isinstance(answer, Waiting):
+        answer = asyncio.run(answer.work)
     assert handler.given is not None
     assert handler.given[:3] == (-1, 1_500, "tx")
     assert handler.given.verify_only is (version < 12)
@@ -207,7 +207,7 @@ def test_a_produce_without_acknowledgement_that_fails_ends_the_connection(in_tim
 
     async def served() -> Answer:
         answer = produce(request, ScriptedProduce([moved], in_time=in_time), CLUSTER, TOPIC_IDS)
-        return answer if answer is None or isinstance(answer, list) else await answer
+        return await answer if isinstance(answer, Waiting) else answer
 
     with pytest.raises(UnansweredError, match="partition=flights-1 error=NOT_LEADER_OR_FOLLOWER: it moved"):
         asyncio.run(served())
@@ -227,7 +227,7 @@ def test_older_producers_get_invalid_txn_state_instead_of_transaction_abortable(
     request = request_of(ApiKey.PRODUCE, version, fields)
     refused = Produced(TopicPartition("flights", 0), ErrorCode.TRANSACTION_ABORTABLE, "not part of it")
     answer = produce(request, ScriptedProduce([refused]), CLUSTER, TOPIC_IDS)
-    assert isinstance(answer, list)
+    assert not isinstance(answer, Waiting)
     (topic,) = decoded(request, joined(answer)).responses
     assert topic.partition_responses[0].error_code == code
 
@@ -255,7 +255,7 @@ def fetched_of(kafka_fetch: Fetch, request: Request) -> bytes:
     answer = kafka_fetch.fetch(request)
 
     async def in_time() -> list[Part]:
-        return answer if isinstance(answer, list) else await answer
+        return await answer if isinstance(answer, Waiting) else answer
 
     return b"".join(map(bytes, asyncio.run(in_time())))
 
@@ -494,9 +494,10 @@ def test_a_produce_of_many_partitions_is_served_in_a_later_turn() -> None:
     fields = {"transactional_id": None, "acks": 1, "timeout": 1_500, "topic_data": topics}
     answer = produce(request_of(ApiKey.PRODUCE, 9, fields), handler, CLUSTER, TOPIC_IDS)
     assert handler.given is None
-    assert answer is not None
-    assert not isinstance(answer, list)
-    decoded, _ = entity_reader(response_schema(ApiKey.PRODUCE, 9))(memoryview(b"".join(asyncio.run(answer) or ())), 0)
+    assert isinstance(answer, Waiting)
+    decoded, _ = entity_reader(response_schema(ApiKey.PRODUCE, 9))(
+        memoryview(b"".join(asyncio.run(answer.work) or ())), 0
+    )
     (topic,) = decoded.responses
     assert [partition_response.base_offset for partition_response in topic.partition_responses] == list(numbers)
 
@@ -509,8 +510,8 @@ def test_a_fetch_of_many_partitions_is_served_in_a_later_turn(waits: bool) -> No
     kafka_fetch = Fetch(handler, CLUSTER, TOPIC_IDS, sessions, SystemClock())
     answer = kafka_fetch.fetch(many_partitions(ApiKey.FETCH, 1, count))
     assert handler.wanted is None
-    assert not isinstance(answer, list)
-    decoded, _ = entity_reader(response_schema(ApiKey.FETCH, 12))(memoryview(b"".join(asyncio.run(answer))), 0)
+    assert isinstance(answer, Waiting)
+    decoded, _ = entity_reader(response_schema(ApiKey.FETCH, 12))(memoryview(b"".join(asyncio.run(answer.work))), 0)
     (topic,) = decoded.responses
     assert [partition.high_watermark for partition in topic.partitions] == list(range(count))
 

@@ -26,7 +26,7 @@ from klamm_server.security.quotas.rate_window import WindowSpan
 from klamm_server.security.session import CALLER
 from tests.support import certificates
 from tests.support.audit_events import AuditedServer
-from tests.support.kafka_listener import REQUEST_MAX_BYTES, answer_to, frame
+from tests.support.kafka_listener import REQUEST_MAX_BYTES, answer_to, frame, waits
 from tests.support.sasl_authenticator import RECEIVE_MAX, Client, Run, World, both_loops, image, message
 from tests.support.tls_world import TlsWorld
 from tests.support.waiting import until
@@ -232,6 +232,7 @@ def test_one_address_has_a_bounded_number_of_connections_without_a_login(
 def test_a_removed_or_changed_credential_ends_connections_with_waiting_requests_too(run: Run) -> None:
     handled: list[Request] = []
 
+    @waits
     async def for_ever(request: Request) -> Any:
         handled.append(request)
         await asyncio.Event().wait()

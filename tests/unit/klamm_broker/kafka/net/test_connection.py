@@ -24,12 +24,13 @@ from klamm_broker.kafka.api import ApiKey
 from klamm_broker.kafka.codec import messages
 from klamm_broker.kafka.codec.wire import MalformedRequestError
 from klamm_broker.kafka.net import refused_client
-from klamm_broker.kafka.net.connection import TURN_REQUESTS_MAX, Answer, KafkaConnection, PendingAnswer, UnansweredError
+from klamm_broker.kafka.net.connection import TURN_REQUESTS_MAX, Answer, KafkaConnection, UnansweredError
 from klamm_broker.kafka.net.connection_fairness import TURN_MAX_S, ConnectionFairness
 from klamm_broker.kafka.net.frame_buffer import BUSY_BUFFER_BYTES, FIRST_BUFFER_BYTES, GROWTH
 from klamm_broker.kafka.net.listener import ConnectionLimit
 from klamm_broker.kafka.requests import Request, parse_request
 from klamm_broker.kafka.served_apis import SPOKEN
+from klamm_server.runtime.waiting import Waiting
 from tests.support.kafka_listener import (
     HEARTBEAT_V0,
     REQUEST_MAX_BYTES,
@@ -39,6 +40,7 @@ from tests.support.kafka_listener import (
     echo_by_turns,
     echo_in_time,
     frame,
+    waits,
 )
 from tests.support.waiting import until
 
@@ -121,7 +123,7 @@ def test_a_refused_grpc_client_that_stays_is_disconnected(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("handle", [echo, echo_in_time, echo_by_turns])
 @pytest.mark.parametrize("piece_bytes", [1, 7, 100_000])
 def test_frames_arrive_in_any_pieces_and_are_answered_in_order(
-    piece_bytes: int, handle: Callable[[Request], Answer | PendingAnswer]
+    piece_bytes: int, handle: Callable[[Request], Answer | Waiting[Answer]]
 ) -> None:
     async def scenario() -> None:
         async with ServedListener(handle) as served:
@@ -143,6 +145,7 @@ def test_the_next_request_waits_for_the_answer_of_the_one_before() -> None:
         under_way: list[int] = []
         both, go_on = asyncio.Event(), asyncio.Event()
 
+        @waits
         async def handle(request: Request) -> Answer:
             under_way.append(request.correlation_id)
             if len(under_way) == 2:
@@ -199,13 +202,14 @@ def broken(request: Request) -> Answer:
     return [b"well"]
 
 
+@waits
 async def broken_in_time(request: Request) -> Answer:
     return broken(request)
 
 
 @pytest.mark.parametrize("handle", [broken, broken_in_time])
 def test_an_exception_in_a_handler_ends_its_connection_and_no_other(
-    handle: Callable[[Request], Answer | PendingAnswer],
+    handle: Callable[[Request], Answer | Waiting[Answer]],
 ) -> None:
 
     async def scenario() -> None:
@@ -223,18 +227,19 @@ def test_an_exception_in_a_handler_ends_its_connection_and_no_other(
     asyncio.run(scenario())
 
 
+@waits
 async def forwarded(request: Request) -> Answer:
     await asyncio.Event().wait()
     return []
 
 
-def forwarded_further(request: Request) -> PendingAnswer:
+def forwarded_further(request: Request) -> Waiting[Answer]:
     """Returns an answer that is not awaited yet, like that of a produce that waits for replicas."""
 
-    async def answer(further: PendingAnswer) -> Answer:
+    async def answer(further: Waiting[Answer]) -> Answer:
         return await further
 
-    return answer(forwarded(request))
+    return Waiting(answer(forwarded(request)))
 
 
 def run_on(loop_of: str, scenario: Coroutine[Any, Any, None]) -> None:
@@ -305,7 +310,7 @@ def test_a_request_queued_behind_a_waiting_one_is_served_before_later_ones_of_ot
     """The client gets its answer when it is written, and sends its next request in the same turn of the loop."""
     served: list[int] = []
 
-    def handle(request: Request) -> Answer | PendingAnswer:
+    def handle(request: Request) -> Answer | Waiting[Answer]:
         served.append(request.correlation_id)
         return echo_in_time(request) if request.correlation_id == 1 else echo(request)
 
@@ -528,7 +533,7 @@ def test_a_frame_takes_memory_for_its_received_bytes_and_not_for_its_announced_s
 
 @pytest.mark.parametrize("handle", [forwarded, forwarded_further])
 def test_a_client_that_disconnects_right_after_its_request_holds_no_memory(
-    handle: Callable[[Request], PendingAnswer],
+    handle: Callable[[Request], Waiting[Answer]],
 ) -> None:
     async def scenario() -> None:
         async with ServedListener(handle) as served:
@@ -561,6 +566,7 @@ def test_a_failed_request_without_an_answer_closes_the_connection(
 ) -> None:
     caplog.set_level(logging.INFO)
 
+    @waits
     async def fail_in_time(request: Request) -> Answer:
         raise UnansweredError("the produce failed")
 
@@ -585,6 +591,7 @@ def test_a_client_that_disconnects_before_its_answer_is_not_logged(
     loop_of: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
+        @waits
         async def answer(request: Request) -> Answer:
             (connection,) = served.listener._connections
             connection._transport.abort()

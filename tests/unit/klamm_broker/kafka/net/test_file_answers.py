@@ -15,7 +15,7 @@ import uvloop
 from klamm_broker.kafka.codec.wire import Part
 from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.requests import Request
-from tests.support.kafka_listener import ServedListener, answer_to, echo, frame
+from tests.support.kafka_listener import ServedListener, answer_to, echo, frame, waits
 from tests.support.record_files import CONTENT, FILE_BYTES, Files
 
 
@@ -33,6 +33,7 @@ def run_with_uvloop(scenario: Callable[[], object]) -> None:
 def test_bytes_and_files_arrive_in_their_order(files: Files, run: Callable[[object], None]) -> None:
     pieces = [(0, 100_000), (FILE_BYTES - 1, 1), (4096, 3_000_000), (123, 70_000)]
 
+    @waits
     async def handle(request: Request) -> Answer:
         if request.correlation_id % 2:
             return [b"plain"]
@@ -55,6 +56,7 @@ def test_bytes_and_files_arrive_in_their_order(files: Files, run: Callable[[obje
 
 
 def test_a_client_that_stops_reading_blocks_no_other_client_and_leaves_no_file_open(files: Files) -> None:
+    @waits
     async def handle(request: Request) -> Answer:
         return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else echo(request)
 
@@ -79,6 +81,7 @@ def test_a_client_that_stops_reading_blocks_no_other_client_and_leaves_no_file_o
 def test_a_client_that_disconnects_during_an_answer_is_not_logged(
     files: Files, caplog: pytest.LogCaptureFixture
 ) -> None:
+    @waits
     async def handle(request: Request) -> list[Part] | None:
         return [files.make(0, FILE_BYTES)] if request.correlation_id == 1 else echo(request)
 
@@ -102,6 +105,7 @@ def test_a_client_that_disconnects_during_an_answer_is_not_logged(
 
 
 def test_a_listener_that_closes_during_an_answer_closes_its_files(files: Files) -> None:
+    @waits
     async def handle(request: Request) -> Answer:
         return [files.make(0, FILE_BYTES)]
 
@@ -118,6 +122,7 @@ def test_a_listener_that_closes_during_an_answer_closes_its_files(files: Files) 
 
 
 def test_a_file_that_was_truncated_ends_the_connection(files: Files) -> None:
+    @waits
     async def handle(request: Request) -> Answer:
         file = files.make(0, FILE_BYTES)
         files.cut(1_000)

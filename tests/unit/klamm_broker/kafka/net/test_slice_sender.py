@@ -16,7 +16,7 @@ from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.net.file_sender import FileSender
 from klamm_broker.kafka.net.slice_sender import SLICE_BYTES, WRITE_BUFFER_BYTES, SliceSender
 from klamm_broker.kafka.requests import Request
-from tests.support.kafka_listener import ServedListener, answer_to, echo, frame
+from tests.support.kafka_listener import ServedListener, answer_to, echo, frame, waits
 from tests.support.record_files import CONTENT, FILE_BYTES, Files
 from tests.support.tls_world import TlsWorld
 from tests.support.waiting import settle
@@ -46,6 +46,7 @@ def world(tmp_path: Path) -> TlsWorld:
 def test_bytes_and_files_arrive_in_their_order(files: Files, world: TlsWorld, run: Run) -> None:
     pieces = [(0, 100_000), (FILE_BYTES - 1, 1), (4096, 3_000_000), (123, SLICE_BYTES), (7, SLICE_BYTES + 1)]
 
+    @waits
     async def handle(request: Request) -> Answer:
         if request.correlation_id % 2:
             return [b"plain"]
@@ -76,6 +77,7 @@ def test_bytes_and_files_arrive_in_their_order(files: Files, world: TlsWorld, ru
 def test_a_tls_client_that_stops_reading_holds_little_memory_and_blocks_no_other_client(
     files: Files, world: TlsWorld, run: Run
 ) -> None:
+    @waits
     async def handle(request: Request) -> Answer:
         return [files.make(0, FILE_BYTES)] * 20 if request.correlation_id == 1 else echo(request)
 
@@ -101,6 +103,7 @@ def test_a_tls_client_that_stops_reading_holds_little_memory_and_blocks_no_other
 
 @both_loops
 def test_a_file_that_was_truncated_ends_the_tls_connection(files: Files, world: TlsWorld, run: Run) -> None:
+    @waits
     async def handle(request: Request) -> Answer:
         file = files.make(0, FILE_BYTES)
         files.cut(1_000)

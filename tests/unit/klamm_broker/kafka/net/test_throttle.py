@@ -14,9 +14,10 @@ from klamm.quotas import (
     QuotaEntity,
 )
 from klamm_broker.kafka.api import ApiKey
-from klamm_broker.kafka.net.connection import Answer, PendingAnswer
+from klamm_broker.kafka.net.connection import Answer
 from klamm_broker.kafka.net.throttle import Throttle
 from klamm_broker.kafka.requests import Request
+from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.gate import Gate
 from klamm_server.security.quotas.client_quotas import ClientQuotas
@@ -146,7 +147,7 @@ def test_write_txn_markers_is_counted_unless_the_client_has_the_right_to_it(
 @pytest.mark.parametrize("quotas", [None, ClientQuotas(WindowSpan())])
 def test_without_quotas_requests_have_no_throttle(quotas: ClientQuotas | None) -> None:
     async def scenario() -> None:
-        def handle(request: Request) -> Answer | PendingAnswer:
+        def handle(request: Request) -> Answer | Waiting[Answer]:
             assert request.throttle is None
             return told(request)
 
