@@ -35,7 +35,6 @@ CONSUMER_SETTINGS: dict[str, dict[str, Any]] = {
     "tuned": {
         "fetch.message.max.bytes": 4_194_304,
         "queued.min.messages": 1_000_000,
-        "queued.max.messages.kbytes": 1_048_576,
         "fetch.queue.backoff.ms": 1,
     },
 }
@@ -106,6 +105,25 @@ def produce(bootstrap: str, load: Load) -> float:
                 producer.poll(0.005)
     assert not producer.flush(TIMEOUT_S), "not every record was acknowledged"
     return time.perf_counter() - started
+
+
+def produce_and_replicate(bootstrap: str, load: Load) -> tuple[float, float]:
+    """Returns the result of `produce`, and the seconds until consumers can read every record. With acks=1 this is
+    later, because the followers may be behind."""
+    watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **load.security})
+    partitions = [TopicPartition(load.topic, partition) for partition in range(load.partitions)]
+
+    def readable() -> int:
+        return sum(watcher.get_watermark_offsets(partition, TIMEOUT_S, cached=False)[1] for partition in partitions)
+
+    readable()
+    took_s = produce(bootstrap, load)
+    acknowledged_s = time.perf_counter()
+    while readable() < load.count + load.partitions:
+        assert time.perf_counter() < acknowledged_s + TIMEOUT_S, f"{readable()} records are readable"
+        time.sleep(0.005)
+    watcher.close()
+    return took_s, took_s + time.perf_counter() - acknowledged_s
 
 
 def consume(bootstrap: str, load: Load) -> float:

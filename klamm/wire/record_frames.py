@@ -1,8 +1,8 @@
 """Frames of Kafka's protocol that carry Klamm's own messages with records.
 
-The Kafka listener of a broker also takes the Produce and Fetch requests of `proto/klamm/v1/broker.proto`, as APIs with
-numbers that Kafka does not use. A frame is a size of 4 bytes, a request header of version 1, and the message. The
-answer is a size, the correlation id, and the message. All numbers are big-endian.
+The Kafka listener of a broker also takes the Produce, Fetch and ReplicaFetch requests of `proto/klamm/v1/broker.proto`,
+as APIs with numbers that Kafka does not use. A frame is a size of 4 bytes, a request header of version 1, and the
+message. The answer is a size, the correlation id, and the message. All numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ PRODUCE: Final = 10_000
 """The API key of `ProduceRequest`. Its only version is 0."""
 FETCH: Final = 10_001
 """The API key of `FetchRequest`. Its only version is 0. The answer is a `FetchResponse`."""
+REPLICA_FETCH: Final = 10_002
+"""The API key of `ReplicaFetchRequest`. Its only version is 0. The answer is a `ReplicaFetchResponse`. All requests of
+a connection are one fetch session, and two of them may be in flight."""
 VERSION: Final = 0
 
 _HEADER: Final = struct.Struct(">ihhih")

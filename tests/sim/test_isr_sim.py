@@ -50,11 +50,11 @@ def test_swarm_options_differ_between_seeds() -> None:
 def test_the_chains_of_two_logs_differ_from_their_first_different_record() -> None:
     one, other = SimLog(SimLogConfig(1)), SimLog(SimLogConfig(1))
     for log, last in ((one, 3), (other, 4)):
-        log.append_as_follower(encode([(0, 9, 0, 1), (0, 9, 1, 2), (1, 9, 2, last)]), now_ms=0)
+        log.append_as_follower(encode([(0, 9, 0, 1), (0, 9, 1, 2), (1, 9, 2, last)]), leader_epoch=9, now_ms=0)
     assert one.chain_at(2) == other.chain_at(2)
     assert one.chain_at(3) != other.chain_at(3)
     other.truncate_to(2, now_ms=0)
-    other.append_as_follower(encode([(1, 9, 2, 3)]), now_ms=0)
+    other.append_as_follower(encode([(1, 9, 2, 3)]), leader_epoch=9, now_ms=0)
     assert one.chain_at(3) == other.chain_at(3)
 
 

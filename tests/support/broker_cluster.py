@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import signal
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,7 +26,14 @@ class BrokerCluster:
     """A cluster with the brokers 1 to `brokers`, by their ids. Each of them is in a rack of its own: rack-1, rack-2
     ..."""
 
-    def __init__(self, directory: pathlib.Path, brokers: int, log_dirs: int, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        brokers: int,
+        log_dirs: int,
+        settings: Mapping[str, str],
+        kafka_listeners: Sequence[str] = (),
+    ) -> None:
         self.directory = directory
         self._log_dir_count = log_dirs
         port, self._metrics_port = free_port(), free_port()
@@ -48,7 +55,7 @@ class BrokerCluster:
                 broker_id,
                 directory,
                 {
-                    "listeners": f"GRPC://{HOST}:{free_port()}",
+                    "listeners": ",".join([f"GRPC://{HOST}:{free_port()}", *kafka_listeners]),
                     "controller.quorum.bootstrap.servers": f"{HOST}:{port}",
                     "log.dirs": ",".join(map(str, self.log_dirs(broker_id))),
                     "broker.rack": f"rack-{broker_id}",
@@ -150,12 +157,17 @@ def describe(admin: Admin, topic: str) -> TopicDescription:
 
 @contextmanager
 def broker_cluster(
-    directory: pathlib.Path, brokers: int = 3, *, log_dirs: int = 1, **settings: str
+    directory: pathlib.Path,
+    brokers: int = 3,
+    *,
+    log_dirs: int = 1,
+    kafka_listeners: Sequence[str] = (),
+    **settings: str,
 ) -> Iterator[BrokerCluster]:
-    """Yields a started cluster. At the end, none of its processes runs any more."""
-    cluster = BrokerCluster(
-        directory, brokers, log_dirs, {name.replace("_", "."): text for name, text in settings.items()}
-    )
+    """Yields a started cluster. Each broker has `kafka_listeners` beside its gRPC listener. At the end, none of the
+    processes runs any more."""
+    named = {name.replace("_", "."): text for name, text in settings.items()}
+    cluster = BrokerCluster(directory, brokers, log_dirs, named, kafka_listeners)
     try:
         cluster.start()
         yield cluster

@@ -26,13 +26,12 @@ class ServerProcess:
         arguments: Sequence[str] = (),
     ) -> None:
         self.node_id = node_id
-        self.address = settings["listeners"].partition("://")[2]
+        self.address = settings["listeners"].partition(",")[0].partition("://")[2]
         self.port = int(self.address.rpartition(":")[2])
         self.log_path = directory / f"{package}-{node_id}.log"
         self.settings = {"node.id": str(node_id), **settings}
+        """The settings of the next start."""
         self._command = [*prefix, sys.executable, "-m", package, *arguments]
-        for name, text in self.settings.items():
-            self._command += ["--set", f"{name}={text}"]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -46,8 +45,9 @@ class ServerProcess:
 
     def start(self) -> None:
         assert not self.running
+        settings = [f"--set={name}={text}" for name, text in self.settings.items()]
         with self.log_path.open("a") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self._command, *settings], stdout=log, stderr=log)
 
     def end(self, number: signal.Signals) -> int:
         """Sends the signal and returns the exit status."""

@@ -134,7 +134,8 @@ class BrokerServer:
             self._transport, self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock
         )
         self._logs = LogManager(LogManagerConfig.of(config), self._disk, self._rng)
-        self._replication = self._make_replication()
+        # A given transport carries all calls between servers.
+        self._replication = self._make_replication("" if transport else config.kafka_between_servers())
         self._replicas = self._replication.replicas
         self._fetches, self._produces = self._replication.fetches, self._replication.produces
         self._replica_records = ReplicaRecords(
@@ -183,6 +184,8 @@ class BrokerServer:
             self._memory,
             self._metadata_waiters,
             self._replication.readers,
+            self._replication.followers,
+            self._records,
             image=lambda: self._replicas.image,
             nodes=nodes,
             clock=self._clock,
@@ -274,7 +277,7 @@ class BrokerServer:
             lambda: self._topic_creator.create(AUDIT_TOPIC),
         )
 
-    def _make_replication(self) -> Replication:
+    def _make_replication(self, followers_listener: str) -> Replication:
         return Replication(
             self._config,
             self._transport,
@@ -285,6 +288,7 @@ class BrokerServer:
             records=self._records,
             memory=self._memory,
             clock=self._clock,
+            followers_listener=followers_listener,
         )
 
     def _make_storage(self) -> Storage:

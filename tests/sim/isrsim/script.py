@@ -38,7 +38,7 @@ from typing import Any
 from klamm.errors import ErrorCode
 from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest
 from klamm.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
-from klamm_broker.replication.replica_fetch import NEWS_LINGER_MS
+from klamm_broker.replication.follower_streams import NEWS_LINGER_MS
 from klamm_server.metadata.entities import NO_LEADER, PartitionImage
 from tests.sim.isrsim.broker import Life, PendingProduce, SimBroker
 from tests.sim.isrsim.cluster import Cluster

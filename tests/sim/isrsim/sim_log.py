@@ -181,9 +181,11 @@ class SimLog:
             self._append(leader_epoch, producer, sequence, value)
         return AppendResult(base_offset, self.log_end_offset - 1, -1, 0)
 
-    def append_as_follower(self, records: bytes, *, now_ms: int) -> None:
+    def append_as_follower(self, records: bytes, *, leader_epoch: int, now_ms: int) -> None:
         try:
             for epoch, producer, sequence, value in decode(records):
+                if epoch > leader_epoch:
+                    return
                 assert epoch >= self.epochs.latest_epoch, (epoch, self.epochs.entries)
                 self._disk.take(1)
                 self._append(epoch, producer, sequence, value)

@@ -17,7 +17,7 @@ from klamm_broker.replica.follower_partition import LeaderAnswer, NextStep
 from klamm_broker.replica.follower_session import FetchBounds, FollowerSession
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_session import ReplicaSession
-from klamm_broker.replication.replica_fetch import NEWS_LINGER_MS
+from klamm_broker.replication.follower_streams import NEWS_LINGER_MS
 from tests.sim.isrsim.sim_log import RECORD_BYTES
 
 if TYPE_CHECKING:

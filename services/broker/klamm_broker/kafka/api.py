@@ -45,7 +45,7 @@ def check_count(count: int, items: str) -> None:
 
 
 class ApiKey(IntEnum):
-    """The APIs with their numbers in Kafka's protocol, and those of Klamm's own client."""
+    """The APIs with their numbers in Kafka's protocol, and those of Klamm's own."""
 
     PRODUCE = 0
     FETCH = 1
@@ -106,6 +106,7 @@ class ApiKey(IntEnum):
     REMOVE_RAFT_VOTER = 81
     KLAMM_PRODUCE = record_frames.PRODUCE
     KLAMM_FETCH = record_frames.FETCH
+    KLAMM_REPLICA_FETCH = record_frames.REPLICA_FETCH
 
 
 class Versions(NamedTuple):
@@ -136,7 +137,7 @@ class Api(NamedTuple):
     is_whole: bool
     """True if the items of a request are served in one turn of the event loop, here or at another server."""
     is_klamms: bool
-    """True for an API of Klamm's own client. ApiVersions does not list it, because Kafka clients do not know it."""
+    """True for an API of Klamm's own. ApiVersions does not list it, because Kafka clients do not know it."""
     refused: Callable[[Any], Fields] | None
     """Makes the answer to a client that lacks the right to the cluster, from the decoded request. None if the handler
     or the other server answers that."""

@@ -13,6 +13,7 @@ from klamm_broker.kafka.hot.fetch import Fetch
 from klamm_broker.kafka.hot.fetch_sessions import FetchSessions
 from klamm_broker.kafka.hot.framed_fetch import FramedFetch
 from klamm_broker.kafka.hot.framed_produce import FramedProduce
+from klamm_broker.kafka.hot.framed_replica_fetch import FramedReplicaFetch
 from klamm_broker.kafka.hot.metadata import metadata
 from klamm_broker.kafka.hot.produce import produce
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
@@ -42,6 +43,7 @@ class KafkaApis:
         clock: Clock,
         framed_produce: FramedProduce,
         framed_fetch: FramedFetch,
+        framed_replica_fetch: FramedReplicaFetch,
     ) -> None:
         self._handlers = handlers
         self._controller = controller
@@ -50,6 +52,7 @@ class KafkaApis:
         self._clock = clock
         self._framed_produce = framed_produce
         self._framed_fetch = framed_fetch
+        self._framed_replica_fetch = framed_replica_fetch
         self._topic_ids = TopicIds(lambda: cluster.image)
         self._fetch = Fetch(handlers.fetch, cluster, self._topic_ids, sessions, clock)
         self._slices = SlicedWork()
@@ -65,6 +68,8 @@ class KafkaApis:
                 return self._framed_produce.produce(request)
             case ApiKey.KLAMM_FETCH:
                 return self._framed_fetch.fetch(request)
+            case ApiKey.KLAMM_REPLICA_FETCH:
+                return self._framed_replica_fetch.fetch(request)
             case ApiKey.FETCH:
                 return self._fetch.fetch(request)
             case ApiKey.METADATA:

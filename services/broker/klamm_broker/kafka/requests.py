@@ -9,8 +9,8 @@ from klamm_broker.kafka.api import APIS, ApiKey
 from klamm_broker.kafka.codec.wire import MalformedRequestError, RequestReader
 
 if TYPE_CHECKING:
+    from klamm_broker.kafka.net.connection import KafkaConnection
     from klamm_broker.kafka.net.throttle import Throttle
-
 
 _HEADER: Final = struct.Struct(">hhih")
 """The fields API key, version, correlation id, and the length of the client id, which is a classic string in every
@@ -33,6 +33,8 @@ class Request(NamedTuple):
     """True if the request's version has compact lengths."""
     throttle: Throttle | None = None
     """The costs of the request for its client, if quotas are set."""
+    connection: KafkaConnection | None = None
+    """The connection of a follower's fetch, which belongs to a stream."""
 
     @property
     def is_spoken(self) -> bool:

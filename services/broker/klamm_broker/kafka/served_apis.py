@@ -24,11 +24,20 @@ from klamm_broker.kafka.cold import (
     users,
     voters,
 )
-from klamm_broker.kafka.hot import api_versions, fetch, framed_fetch, framed_produce, metadata, produce
+from klamm_broker.kafka.hot import (
+    api_versions,
+    fetch,
+    framed_fetch,
+    framed_produce,
+    framed_replica_fetch,
+    metadata,
+    produce,
+)
 from klamm_broker.kafka.login import sasl_messages
 
 HANDLERS: Final = (
     *(acls, api_versions, cluster, configs, consumer_groups, coordinators, fetch, framed_fetch, framed_produce),
+    framed_replica_fetch,
     *(groups, log_dirs, metadata, partitions, produce, quotas, replicas, sasl_messages, topic_pages, topics),
     *(transactions, txn_markers, users, voters),
 )

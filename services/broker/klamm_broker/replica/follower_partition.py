@@ -122,7 +122,7 @@ class FollowerPartition:
             return self._truncate(self._common_end(answer.diverging), high_watermark, now_ms)
         self.agrees = True
         if len(answer.records):
-            log.append_as_follower(answer.records, now_ms=now_ms)
+            log.append_as_follower(answer.records, leader_epoch=self.leader_epoch, now_ms=now_ms)
         high_watermark = max(high_watermark, min(answer.high_watermark, log.log_end_offset))
         log_start_offset = min(answer.log_start_offset, high_watermark)
         if log_start_offset > log.log_start_offset:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from klamm.errors import ErrorCode
 from klamm.model import NO_LEADER_EPOCH
 from klamm.records.header import Buffer
+from klamm.setting import INT_MAX
 from klamm_broker.log.partition.log_segments import LocatedRecords
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.replica.follower_partition import FollowerPartition, FollowerUpdate, LeaderAnswer, LogEpochEnd
@@ -33,7 +34,8 @@ class FutureReplica:
     def __init__(self, current: PartitionLog, future: PartitionLog) -> None:
         self._current = current
         self._future = future
-        self._follower = FollowerPartition(future, leader_epoch=0)
+        # The current log may have records of any epoch.
+        self._follower = FollowerPartition(future, leader_epoch=INT_MAX)
 
     @property
     def is_caught_up(self) -> bool:

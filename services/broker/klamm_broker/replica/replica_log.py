@@ -33,8 +33,9 @@ class ReplicaLog(Protocol):
     def commit(self, high_watermark: int) -> None:
         """Marks all records below the high watermark as committed."""
 
-    def append_as_follower(self, records: Buffer, *, now_ms: int) -> object:
-        """Appends whole batches unchanged. Raises UnexpectedOffset unless they start at the log end offset."""
+    def append_as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> object:
+        """Appends whole batches unchanged, up to the first one with an epoch after `leader_epoch`. Raises
+        UnexpectedOffset unless they start at the log end offset."""
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Removes the records at and above `offset`. Returns True if there were any."""

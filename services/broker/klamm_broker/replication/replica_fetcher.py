@@ -2,7 +2,12 @@
 
 The cores (`replica/follower_session.py`, `replica/follower_partition.py`) make requests and interpret answers. The
 fetcher connects, sends, appends and waits. If the stream ends, the fetcher opens a new one and requests every partition
-again. If a partition's answer was an error, or could not be appended, the fetcher does not fetch the partition for
+again.
+
+A stream begins as a gRPC call. After the first records, the fetcher connects to the leader's Kafka listener in the
+background, if servers may use it. The next stream then goes over that connection, where the kernel sends the records.
+
+If a partition's answer was an error, or could not be appended, the fetcher does not fetch the partition for
 `replica.fetch.backoff.ms`.
 
 While the follower's replication quota is exceeded (`replica/replication_quota.py`), throttled partitions that lag are
@@ -17,17 +22,18 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from klamm.cluster.metadata import server_address
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm.ordered_set import OrderedSet
 from klamm.retry import Backoff
 from klamm.rpc.connection import Connection
+from klamm.rpc.kafka_listener import KafkaListener
 from klamm.rpc.options import SERVERS
+from klamm.rpc.record_channel import Dialled, Dialler, RecordChannel
 from klamm.rpc.transport import Transport
-from klamm.wire.calls import Duplex
-from klamm.wire.framed import decode_framed, split_records
+from klamm.wire.framed import Buffer, decode_framed, split_records
 from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest
 from klamm.wire.v1.broker_rpc import REPLICATION
 from klamm_broker.io import metrics
@@ -36,6 +42,7 @@ from klamm_broker.replica.follower_partition import FollowerUpdate, LeaderAnswer
 from klamm_broker.replica.follower_session import FetchBounds, FollowerSession, PartitionKey, key_of
 from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replication_quota import ReplicationQuota
+from klamm_broker.replication.record_stream import RecordStream
 from klamm_server.rpc.retries import ServerRetries
 from klamm_server.runtime.clock import Clock
 
@@ -43,6 +50,28 @@ log = logging.getLogger(__name__)
 
 RECONNECT_MS = 50
 """The wait before the first attempt to connect again; later waits grow up to `replica.fetch.backoff.ms`."""
+
+
+ANSWER_TIMEOUT_MS = SERVERS.keepalive_time_ms + SERVERS.keepalive_timeout_ms
+"""How long an answer over a connection to a Kafka listener may take, besides the wait for records. gRPC finds a lost
+leader after the same time."""
+
+
+class ReplicaStream(Protocol):
+    """A stream of requests and answers. Both methods raise a BrokerError if it fails."""
+
+    async def write(self, request: ReplicaFetchRequest) -> None:
+        """Sends a request, and returns when the next one may be sent."""
+
+    async def read(self) -> Buffer | None:
+        """Returns the next answer, or None after the leader has ended the stream without an error."""
+
+
+class LeaderListener(NamedTuple):
+    """A leader's Kafka listener, under one registration of the leader."""
+
+    listener: KafkaListener
+    broker_epoch: int
 
 
 class FetcherPorts(Protocol):
@@ -54,6 +83,9 @@ class FetcherPorts(Protocol):
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
         """Returns the host and port of a broker, or None if the metadata do not have them."""
+
+    def kafka_listener(self, broker_id: int) -> LeaderListener | None:
+        """Returns the listener of a broker at which followers may fetch, or None if there is none."""
 
     def next_session_id(self) -> int:
         """Returns a number that is greater than all earlier ones."""
@@ -99,7 +131,19 @@ class ReplicaFetcher:
         self._release: asyncio.TimerHandle | None = None
         """The timer that releases held partitions, set while partitions may be held."""
         self._session = self._new_session()
-        self._call: Duplex[ReplicaFetchRequest, bytes] | None = None
+        self._stream: ReplicaStream | None = None
+        self._dialler = Dialler(
+            f"broker-{broker_id}",
+            sasl=None,
+            setup_timeout_ms=SERVERS.connection_setup_timeout_ms,
+            answer_max_bytes=receive_max_bytes,
+        )
+        self._channel: RecordChannel | None = None
+        """The connection to the leader's Kafka listener, if there is such a listener."""
+        self._dialled: LeaderListener | None = None
+        """The listener of `_channel`."""
+        self._refused: LeaderListener | None = None
+        """The listener at which the last stream got no answer."""
         self._writing = asyncio.Lock()
         self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
@@ -152,8 +196,13 @@ class ReplicaFetcher:
         """Opens one stream after another until it is cancelled. Other exceptions are bugs."""
         try:
             while True:
-                await self._retries.pause(await self._one_stream())
+                await self._update_channel()
+                ended = await self._one_stream()
+                if ended is not None:
+                    await self._retries.pause(ended)
         finally:
+            if self._channel is not None:
+                await self._channel.close()
             if self._release is not None:
                 self._release.cancel()
             for task in self._tasks:
@@ -171,24 +220,51 @@ class ReplicaFetcher:
                 session.add(partition)
         return session
 
-    async def _one_stream(self) -> str:
-        """Opens a stream and exchanges messages until it ends. Returns the reason why it ended."""
-        address = self._ports.address(self._leader)
-        if address is None:
-            return f"the metadata do not know broker {self._leader}"
+    async def _update_channel(self) -> None:
+        """Replaces the channel if the leader's Kafka listener is another one."""
+        listener = self._ports.kafka_listener(self._leader)
+        if listener is not None and listener == self._refused:
+            listener = None
+        if listener == self._dialled:
+            return
+        if self._channel is not None:
+            await self._channel.close()
+        self._dialled, self._channel = listener, None
+        if listener is not None:
+            self._channel = RecordChannel(listener.listener, self._dialler.dial, random.Random(), connections_max=1)
+
+    async def _one_stream(self) -> str | None:
+        """Opens a stream and exchanges messages until it ends. Returns the reason why it ended, or None if the next one
+        goes over a connection that is ready."""
         self._session = self._new_session()
         try:
+            if self._channel is not None and (dialled := self._channel.take()) is not None:
+                return await self._stream_records(self._channel, dialled)
+            address = self._ports.address(self._leader)
+            if address is None:
+                return f"the metadata do not know broker {self._leader}"
             async with Connection(self._transport, server_address(*address), self._options) as connection:
-                self._call = call = connection.stub(REPLICATION).replica_fetch()
-                return await self._exchange(call)
+                return await self._exchange(connection.stub(REPLICATION).replica_fetch(), self._channel)
         except KlammError as error:
             return str(error)
         finally:
-            self._call = None
+            self._stream = None
 
-    async def _exchange(self, call: Duplex[ReplicaFetchRequest, bytes]) -> str:
+    async def _stream_records(self, channel: RecordChannel, dialled: Dialled) -> str | None:
+        stream = RecordStream(dialled.connection, timeout_ms=self._bounds.max_wait_ms + ANSWER_TIMEOUT_MS)
+        try:
+            return await self._exchange(stream, None)
+        finally:
+            dialled.connection.close()
+            channel.give_back(dialled)
+            if not stream.has_answers:
+                self._refused = self._dialled
+
+    async def _exchange(self, stream: ReplicaStream, channel: RecordChannel | None) -> str | None:
+        """Exchanges messages until the stream ends, or until a connection of `channel` is ready for the next one."""
+        self._stream = stream
         await self._send_request()
-        while (message := await call.read()) is not None:
+        while (message := await stream.read()) is not None:
             self._retries.reset()
             header, records = decode_framed(message, ReplicaFetchHeader)
             if header.error_code:
@@ -198,18 +274,20 @@ class ReplicaFetcher:
             for partition, answer in self._session.on_answer(header, parts):
                 self._apply_answer(partition, answer)
             self._apply_quota()
+            if channel is not None and _is_ready(channel, len(records)):
+                return None
             await self._send_request()
         return "the leader ended the stream"
 
     async def _send_request(self) -> None:
         async with self._writing:
-            if self._session.may_send and self._call is not None:
+            if self._session.may_send and self._stream is not None:
                 now_ms = self._clock.monotonic_ms()
                 request = self._session.next_request(broker_epoch=self._ports.broker_epoch, now_ms=now_ms)
-                await self._call.write(request)
+                await self._stream.write(request)
 
     def _send_soon(self) -> None:
-        if self._call is not None and self._session.may_send:
+        if self._stream is not None and self._session.may_send:
             self._spawn(self._send_if_connected())
 
     async def _send_if_connected(self) -> None:
@@ -280,6 +358,15 @@ class ReplicaFetcher:
         if session is self._session:
             session.request_again(partition)
             self._send_soon()
+
+
+def _is_ready(channel: RecordChannel, records_bytes: int) -> bool:
+    """Counts records that came by gRPC. Returns True if the channel has a connection."""
+    channel.count(records_bytes)
+    dialled = channel.take()
+    if dialled is not None:
+        channel.give_back(dialled)
+    return dialled is not None
 
 
 @dataclass(frozen=True, slots=True)

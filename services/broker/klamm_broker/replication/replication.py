@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from klamm.model import TopicPartition
+from klamm.rpc.kafka_listener import KafkaListener
 from klamm.rpc.transport import Transport
 from klamm_broker.io import metrics
 from klamm_broker.io.controller_calls import ControllerCalls
@@ -30,17 +31,19 @@ from klamm_broker.replica.reader_watch import ReaderWatch
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replica.replica_session import SessionWatch
 from klamm_broker.replication.alter_partition_sender import AlterPartitionSender
+from klamm_broker.replication.follower_streams import FollowerStreams
 from klamm_broker.replication.full_disks import FullDisks
 from klamm_broker.replication.log_start_teller import LogStartTeller
 from klamm_broker.replication.offline_replica_reporter import OfflineReplicaReporter
 from klamm_broker.replication.partition_metrics import watch_partitions
 from klamm_broker.replication.record_sync import RecordSyncs
 from klamm_broker.replication.replica_fetch import ReplicaFetchRpc
-from klamm_broker.replication.replica_fetcher import ReplicaFetcher, ReplicaFetchers
+from klamm_broker.replication.replica_fetcher import LeaderListener, ReplicaFetcher, ReplicaFetchers
 from klamm_broker.replication.replica_log_reporter import ReplicaLogReporter
 from klamm_broker.replication.resignation_sender import ResignationSender
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.entities import server_address
+from klamm_server.net.listeners import SecurityProtocol, find
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.runtime.clock import Clock
 from klamm_server.runtime.faults import watch
@@ -69,7 +72,10 @@ class Replication:
         records: RecordReader,
         memory: RequestMemory,
         clock: Clock,
+        followers_listener: str,
     ) -> None:
+        """`followers_listener` is the name of the Kafka listener at which brokers fetch, or "" if they use only
+        `transport`."""
         self.replicas = ReplicaManager(broker_id=config.node_id, clock=clock, observer=self)
         self.fetches = PurgatoryDriver(max_parked=config.max_parked_requests, clock=clock)
         self.produces = PurgatoryDriver(max_parked=config.max_parked_requests, clock=clock)
@@ -77,14 +83,16 @@ class Replication:
         self._config = config
         self._own = config.resolved_listeners().between_servers
         self._transport = transport
+        self._followers_listener = followers_listener
         self._logs = logs
         self._broker_epoch = broker_epoch
         self._clock = clock
         self._sessions = SessionWatch()
         self.readers = ReaderWatch()
         """Finds the fetch sessions of consumers that a change affects."""
-        self.servicer = ReplicaFetchRpc(self.replicas, self._sessions, records, memory, clock)
-        """Serves the fetches of followers. Positions wait until the metadata make this broker the leader."""
+        self.followers = FollowerStreams(self.replicas, self._sessions, memory, clock)
+        """Answers the fetches of followers. Positions wait until the metadata make this broker the leader."""
+        self.servicer = ReplicaFetchRpc(self.followers, records, memory)
         self._calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
         self._changes = AlterPartitionSender(
             self.replicas, self._calls, broker_id=config.node_id, broker_epoch=broker_epoch
@@ -211,7 +219,7 @@ class Replication:
 
     def _apply_quotas(self) -> None:
         if self.replicas.quotas.apply(self.replicas.image, self._config):
-            self.servicer.wake()
+            self.followers.wake()
             self._fetchers.on_quota_change()
 
     # Calls of the fetchers (`FetcherPorts`)
@@ -223,6 +231,16 @@ class Replication:
     def address(self, broker_id: int) -> tuple[str, int] | None:
         broker = self.replicas.brokers.images.get(broker_id)
         return None if broker is None else server_address(broker, self._own)
+
+    def kafka_listener(self, broker_id: int) -> LeaderListener | None:
+        broker = self.replicas.brokers.images.get(broker_id)
+        if broker is None:
+            return None
+        found = find(broker.listeners, self._followers_listener, SecurityProtocol.KAFKA)
+        if found is None or found.host != server_address(broker, self._own)[0]:
+            return None
+        listener = KafkaListener(f"{found.host}:{found.port}", self.replicas.image.cluster_id, broker_id)
+        return LeaderListener(listener, broker.broker_epoch)
 
     def next_session_id(self) -> int:
         return next(self._session_ids)

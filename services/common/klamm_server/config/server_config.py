@@ -251,6 +251,14 @@ class ServiceConfig(AuditSettings):
 
         return kafka_beside(self.resolved_listeners(), own_settings)
 
+    def kafka_between_servers(self) -> str:
+        """Returns the name of the Kafka listener at which followers may fetch without gRPC, or "". It is beside the
+        listener between servers. Where there is any security, servers authenticate each other, and only by gRPC."""
+        listeners = self.resolved_listeners()
+        if listeners.secured or self.authorizer_class_name:
+            return ""
+        return self.kafka_beside().get(listeners.between_servers.name, "")
+
     def servers_listener(self) -> str | None:
         """Returns the name of the only listener where callers may act as servers. Returns None if they may at every
         listener. That is so without any security, and during a security migration."""

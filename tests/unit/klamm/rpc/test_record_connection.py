@@ -85,6 +85,39 @@ def test_answers_of_any_size_arrive() -> None:
     run(echo, scenario)
 
 
+@pytest.mark.parametrize("read_bytes", [1, 3_000, 10_000_000])
+def test_requests_behind_each_other_get_their_answers(read_bytes: int) -> None:
+    bodies = [bytes((size % 256,)) * size for size in SIZES]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers = bytearray()
+        for _ in bodies:
+            *_, correlation_id, _, body = await request_of(reader)
+            answers += answer_to(correlation_id, body)
+        for first in range(0, len(answers), read_bytes):
+            writer.write(answers[first : first + read_bytes])
+            if first < 100 * read_bytes:
+                await writer.drain()
+
+    async def scenario(connection: RecordConnection) -> None:
+        answers = [connection.send(1, 0, [body]) for body in bodies]
+        assert [await answer for answer in answers] == bodies
+        assert not connection.is_busy
+
+    run(serve, scenario)
+
+
+def test_all_requests_under_way_fail_when_the_connection_is_lost() -> None:
+    async def scenario(connection: RecordConnection) -> None:
+        answers = [connection.send(1, 0, [b""]) for _ in range(3)]
+        connection.close()
+        for answer in answers:
+            with pytest.raises(CallFailed, match="the client closed the connection"):
+                await answer
+
+    run(be_silent, scenario)
+
+
 def test_the_header_names_the_api_and_the_client() -> None:
     seen: list[Any] = []
 

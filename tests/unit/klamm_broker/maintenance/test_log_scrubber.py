@@ -72,7 +72,7 @@ class Broker:
                 [(number, None, b"%04d" % number * 30, ())], base_offset=number, partition_leader_epoch=0
             )
             for log in (self.log, self.other):
-                log.append_as_follower(batch, now_ms=0)
+                log.append_as_follower(batch, leader_epoch=9, now_ms=0)
         self.log.flusher.flush()
         self.partition = Partition(
             NAME,

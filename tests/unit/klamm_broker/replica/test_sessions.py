@@ -418,7 +418,7 @@ def test_a_follower_sends_only_changed_positions(follower: Broker) -> None:
     session.request_if_moved(one)
     assert named(session) == []
     assert told(session) == []
-    one.log.append_as_follower(bytes(encode_batch([(0, None, b"v", ())])), now_ms=0)
+    one.log.append_as_follower(bytes(encode_batch([(0, None, b"v", ())])), leader_epoch=9, now_ms=0)
     session.request_if_moved(one)
     assert named(session) == [(0, 0, 1)]
 

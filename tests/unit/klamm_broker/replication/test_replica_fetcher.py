@@ -36,6 +36,9 @@ class Surroundings:
     def address(self, broker_id: int) -> tuple[str, int] | None:
         return None
 
+    def kafka_listener(self, broker_id: int) -> None:
+        return None
+
     def next_session_id(self) -> int:
         return 1
 

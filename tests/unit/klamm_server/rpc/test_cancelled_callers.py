@@ -226,7 +226,11 @@ async def read_from_replica(transport: Transport) -> None:
 
 async def fetch_from_leader(transport: Transport) -> None:
     ports = SimpleNamespace(
-        broker_epoch=1, address=lambda broker_id: ("127.0.0.1", 3), next_session_id=lambda: 1, on_update=None
+        broker_epoch=1,
+        address=lambda broker_id: ("127.0.0.1", 3),
+        kafka_listener=lambda broker_id: None,
+        next_session_id=lambda: 1,
+        on_update=None,
     )
     fetcher = ReplicaFetcher(
         transport,

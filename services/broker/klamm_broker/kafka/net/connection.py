@@ -87,6 +87,16 @@ class LoginOf(Protocol):
         connection."""
 
 
+class StreamOf(Protocol):
+    """The state of a connection whose requests form a stream."""
+
+    def wake(self) -> None:
+        """Called when more bytes arrive while a request waits."""
+
+    def close(self) -> None:
+        """Called once, after the last request, because the connection is closed."""
+
+
 class ConnectionOwner(Protocol):
     """The interface of the listener for its connections."""
 
@@ -140,6 +150,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """The client's principal."""
         self.login: LoginOf | None = None
         """The login, on a listener with logins."""
+        self.stream: StreamOf | None = None
+        """The state of a stream, if the client's requests form one."""
         self.request_max_bytes = owner.request_max_bytes
         self.session: Session | None = None
         """The client's rights, if there is an authorizer."""
@@ -196,6 +208,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.filled += nbytes
+        if self.stream is not None:
+            self.stream.wake()
         if self._refused is None:
             self._serve()
         else:
@@ -227,6 +241,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             # be started.
             asyncio.get_running_loop().call_soon(self._task.cancel)
         self._owner.on_closed(self)
+
+    def has_more(self, request: Request) -> bool:
+        """Returns True if more has arrived behind the request that is being served."""
+        return self._frames.has_more(len(request.frame))
 
     # Calls of the listener
 
@@ -412,6 +430,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._held.release_frame()
         if self._file_sender is not None:
             self._file_sender.close()
+        if self.stream is not None:
+            self.stream.close()
         self._gone.set()
 
     async def _handle_async(self, request: Request) -> None:

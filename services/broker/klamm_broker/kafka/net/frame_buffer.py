@@ -66,6 +66,10 @@ class FrameBuffer:
         self._start += _SIZE.size + size
         self._is_first = False
 
+    def has_more(self, size: int) -> bool:
+        """Returns True if bytes have arrived behind the next frame, which has `size` bytes."""
+        return self._start + _SIZE.size + size < self.filled
+
     def take_all(self) -> bytes:
         """Removes and returns all bytes."""
         data = bytes(self.room[: self.filled])

@@ -15,12 +15,14 @@ from klamm.security.principal_rules import PrincipalRules
 from klamm.setting import INT_MAX
 from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.io.metrics import FETCH_SESSION_BYTES, FETCH_SESSION_REFUSALS
+from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.apis import KafkaApis
 from klamm_broker.kafka.cold.forwarding import ActiveController, Coordinators
 from klamm_broker.kafka.hot.fetch_sessions import FetchSessions
 from klamm_broker.kafka.hot.framed_fetch import FramedFetch
 from klamm_broker.kafka.hot.framed_produce import FramedProduce
+from klamm_broker.kafka.hot.framed_replica_fetch import FramedReplicaFetch
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.login.sasl_clients import SaslClients
 from klamm_broker.kafka.net.handshake_limit import HandshakeLimit
@@ -30,6 +32,7 @@ from klamm_broker.kafka.recently_fenced_brokers import RecentlyFencedBrokers
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.metadata.metadata_waiters import MetadataWaiters
 from klamm_broker.replica.reader_watch import ReaderWatch
+from klamm_broker.replication.follower_streams import FollowerStreams
 from klamm_server.config.broker_configs import FETCH_SESSIONS_PART, BrokerConfig
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.net.listeners import Listener, SecurityProtocol
@@ -61,6 +64,8 @@ class KafkaListeners:
         memory: RequestMemory,
         metadata: MetadataWaiters,
         readers: ReaderWatch,
+        followers: FollowerStreams,
+        records: RecordReader,
         *,
         image: Callable[[], MetadataImage],
         nodes: BrokerNodes,
@@ -91,6 +96,7 @@ class KafkaListeners:
         self._pace = pace = ConnectionPace(config.max_connection_creation_rate, span)
         on_their_way_in = HandshakeLimit(config.max_unauthenticated_connections)
         pairs = config.kafka_beside()
+        for_followers = config.kafka_between_servers()
         recently_fenced = RecentlyFencedBrokers(image, clock, listed_ms=config.broker_session_timeout_ms)
 
         def listener(one: Listener) -> KafkaListener:
@@ -105,6 +111,7 @@ class KafkaListeners:
                 clock,
                 FramedProduce(handlers.produce, nodes, beside, request_timeout_ms=config.request_timeout_ms),
                 FramedFetch(handlers.fetch, nodes, beside),
+                FramedReplicaFetch(followers if one.name == for_followers else None, records),
             )
             own = config.at_listener(one.name)
             return KafkaListener(

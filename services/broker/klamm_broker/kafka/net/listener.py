@@ -49,7 +49,9 @@ STALL_BYTES = 64 * 1024
 """A frame that holds memory and gets fewer bytes than this in `STALL_S` is cut off, if other requests wait for
 memory."""
 
-_FREE: Final = frozenset({ApiKey.WRITE_TXN_MARKERS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_FREE: Final = frozenset(
+    {ApiKey.WRITE_TXN_MARKERS, ApiKey.KLAMM_REPLICA_FETCH, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+)
 """The APIs that no quota counts: requests of servers and of logins. Nothing is counted before the first login.
 WriteTxnMarkers is counted if the client has no right to it, as in Kafka."""
 
@@ -251,6 +253,8 @@ class KafkaListener:
             and (request.api_key not in _FREE or self._is_refused(connection, request.api_key))
         ):
             request = self._charged(connection, request)
+        if request.api_key is ApiKey.KLAMM_REPLICA_FETCH:
+            request = request._replace(connection=connection)
         began_s = perf_counter()
         handle = self._handle
         if connection.login is not None:

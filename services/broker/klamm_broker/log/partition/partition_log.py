@@ -362,8 +362,9 @@ class PartitionLog:
             f" {self.log_end_offset}"
         )
 
-    def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
-        """Appends the leader's batches with their offsets and epochs. They may fill several segments.
+    def append_as_follower(self, records: Buffer, *, leader_epoch: int, now_ms: int) -> AppendResult | None:
+        """Appends the leader's batches with their offsets and epochs, up to the first one with an epoch after
+        `leader_epoch`. They may fill several segments. Returns None if it appended nothing.
 
         The leader has checked the sequences and epochs of producers. Here they are only noted. Offsets may have gaps
         (compaction), but must start at or after the log end offset. Otherwise it raises UnexpectedOffset. Only an empty
@@ -373,8 +374,12 @@ class PartitionLog:
         self.segments.check_usable()
         log_start_offset = self.log_start_offset
         if log_start_offset == self.log_end_offset:
-            self._restart_at(records, now_ms)
-        batches = check_replicated(records, self.topic_partition, end_offset=self.log_end_offset)
+            self._restart_at(records, leader_epoch, now_ms)
+        batches = check_replicated(
+            records, self.topic_partition, end_offset=self.log_end_offset, leader_epoch=leader_epoch
+        )
+        if not batches:
+            return None
         log_end_offset = self.log_end_offset
         try:
             for group in groups_by_size(batches, self.segments.config.segment_bytes):
@@ -406,10 +411,11 @@ class PartitionLog:
         if self.flusher.owes_sync:
             self.flusher.flush(only_records=True)
 
-    def _restart_at(self, records: Buffer, now_ms: int) -> None:
+    def _restart_at(self, records: Buffer, leader_epoch: int, now_ms: int) -> None:
         """Restarts an empty log at the first batch's base offset, if DeleteRecords removed some of the batch's
         records."""
-        if read_header(records).base_offset >= self.log_end_offset:
+        header = read_header(records)
+        if header.base_offset >= self.log_end_offset or header.partition_leader_epoch > leader_epoch:
             return
         first = validate_batch(memoryview(records), 0, allow_gaps=True)
         if first.next_offset > self.log_end_offset:

@@ -485,14 +485,20 @@ def with_offsets(batches: Sequence[CheckedBatch], base_offset: int, leader_epoch
     return RecordSet(buffers, appended, size_bytes, base_offset, offset - 1, max_timestamp_ms)
 
 
-def check_replicated(records: Buffer, topic_partition: TopicPartition, *, end_offset: int) -> list[CheckedBatch]:
+def check_replicated(
+    records: Buffer, topic_partition: TopicPartition, *, end_offset: int, leader_epoch: int
+) -> list[CheckedBatch]:
     """Checks the batches that a leader sent to a log that ends at `end_offset`. Offsets may have gaps (compaction).
 
-    Raises UnexpectedOffset if a batch begins before the previous one ends, and CorruptBatchError."""
+    Returns the batches before the first one with an epoch after `leader_epoch`, as Kafka does. A former leader may have
+    appended that one as a follower while it sent its file. Raises UnexpectedOffset if a batch begins before the
+    previous one ends, and CorruptBatchError."""
     view = memoryview(records)
     batches: list[CheckedBatch] = []
     for position, _ in iter_headers(view):
         header = validate_batch(view, position, allow_gaps=True)
+        if header.partition_leader_epoch > leader_epoch:
+            return batches
         if header.base_offset < end_offset:
             raise UnexpectedOffset(
                 f"{topic_partition}: a batch has offset {header.base_offset}; expected {end_offset} or later"

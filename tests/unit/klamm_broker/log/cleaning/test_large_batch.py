@@ -25,7 +25,9 @@ def log(harness) -> PartitionLog:
 
 def store(log: PartitionLog, rows: Sequence[RawRecord], compression: CompressionType) -> None:
     """Appends a batch as an older broker stored it, whatever its size."""
-    log.append_as_follower(encode_batch(rows, base_offset=log.log_end_offset, compression=compression), now_ms=NOW)
+    log.append_as_follower(
+        encode_batch(rows, base_offset=log.log_end_offset, compression=compression), leader_epoch=9, now_ms=NOW
+    )
 
 
 @pytest.mark.parametrize("compression", [CompressionType.GZIP, CompressionType.ZSTD])

@@ -135,7 +135,7 @@ def test_the_largest_timestamp_is_that_of_a_record_that_is_left(log) -> None:
 def test_records_with_log_append_time_keep_it_after_a_cleaning(log) -> None:
     batch = bytearray(encode_batch([(1, b"a", b"1", ()), (2, b"a", b"2", ()), (3, b"b", None, ())]))
     set_log_append_time(batch, NOW)
-    log.append_as_follower(batch, now_ms=NOW)
+    log.append_as_follower(batch, leader_epoch=9, now_ms=NOW)
     seal(log)
     compact(log, now_ms=NOW)
     assert [record.timestamp_ms for record in decode_batch(batches(log)[0])] == [NOW, NOW]
@@ -174,7 +174,7 @@ class TestTombstones:
         marked = batches(log)[-1]
         log.truncate_fully_and_start_at(0, now_ms=NOW)
         append(log, [(b"a", b"1")])
-        log.append_as_follower(marked, now_ms=NOW)
+        log.append_as_follower(marked, leader_epoch=9, now_ms=NOW)
         seal(log)
         compact(log, now_ms=NOW + 5_000)
         assert pairs(log) == [(2, b"b", b"1")]
@@ -280,7 +280,7 @@ def test_keys_of_control_records_do_not_supersede_keys_of_data_records(log) -> N
     append(log, [(key, b"data")])
     written = bytearray(marker)
     assign_offset(written, base_offset=1, partition_leader_epoch=0)
-    log.append_as_follower(written, now_ms=NOW)
+    log.append_as_follower(written, leader_epoch=9, now_ms=NOW)
     append(log, [(b"a", b"data")], roll=True)
     compact(log)
     assert [offset for offset, _, _ in pairs(log)] == [0, 1, 2]
@@ -430,7 +430,7 @@ class TestDamage:
         batch = bytearray(encode_batch([(NOW, b"a", b"1", ())]))
         batch[61] = 0x7F
         set_log_append_time(batch, NOW)  # so that the checksum fits the bad byte
-        log.append_as_follower(batch, now_ms=NOW)
+        log.append_as_follower(batch, leader_epoch=9, now_ms=NOW)
         seal(log)
         with pytest.raises(CorruptBatchError):
             compact(log)

@@ -73,9 +73,9 @@ def test_a_follower_syncs_inside_the_append(harness, make_batch, faulty_disk) ->
     harness.disk = faulty_disk
     harness.config = LogConfig(flush_messages=2)
     log = harness.open()
-    log.append_as_follower(make_batch(1), now_ms=NOW)
+    log.append_as_follower(make_batch(1), leader_epoch=9, now_ms=NOW)
     assert "fdatasync" not in faulty_disk.calls
-    log.append_as_follower(make_batch(1, base_offset=1), now_ms=NOW)
+    log.append_as_follower(make_batch(1, base_offset=1), leader_epoch=9, now_ms=NOW)
     assert "fdatasync" in faulty_disk.calls
     assert log.flusher.synced_offset == 2
 
@@ -95,7 +95,7 @@ def test_a_follower_syncs_the_batches_before_one_that_found_the_disk_full(harnes
 
     log._append = fill_the_disk
     with pytest.raises(DiskFull):
-        log.append_as_follower(make_batch(1) + make_batch(1, base_offset=1), now_ms=NOW)
+        log.append_as_follower(make_batch(1) + make_batch(1, base_offset=1), leader_epoch=9, now_ms=NOW)
     assert (log.log_end_offset, log.flusher.synced_offset) == (1, 1)
 
 
@@ -103,13 +103,13 @@ def test_a_follower_keeps_no_batch_that_a_full_disk_does_not_sync(harness, make_
     harness.disk = faulty_disk
     harness.config = LogConfig(flush_messages=1)
     log = harness.open()
-    log.append_as_follower(make_batch(1), now_ms=NOW)
+    log.append_as_follower(make_batch(1), leader_epoch=9, now_ms=NOW)
     faulty_disk.errors["fdatasync"] = errno.ENOSPC
     with pytest.raises(DiskFull):
-        log.append_as_follower(make_batch(1, base_offset=1), now_ms=NOW)
+        log.append_as_follower(make_batch(1, base_offset=1), leader_epoch=9, now_ms=NOW)
     assert (log.log_end_offset, log.flusher.synced_offset) == (1, 1)
     faulty_disk.errors.clear()
-    log.append_as_follower(make_batch(1, base_offset=1), now_ms=NOW)
+    log.append_as_follower(make_batch(1, base_offset=1), leader_epoch=9, now_ms=NOW)
     assert (log.log_end_offset, log.flusher.synced_offset) == (2, 2)
 
 

@@ -49,8 +49,8 @@ class TestFollower:
         sent = [log.reader.read(offset, 1).records for offset in range(0, 120, 3)]
         harness.directory = tmp_path / "copy-0"
         follower = harness.open()
-        follower.append_as_follower(b"".join(sent[:25]), now_ms=NOW)
-        follower.append_as_follower(b"".join(sent[25:]), now_ms=NOW)
+        follower.append_as_follower(b"".join(sent[:25]), leader_epoch=9, now_ms=NOW)
+        follower.append_as_follower(b"".join(sent[25:]), leader_epoch=9, now_ms=NOW)
         follower.check_invariants()
         assert [follower.reader.read(offset, 1).records for offset in range(0, 120, 3)] == sent
         assert follower.epochs.entries == log.epochs.entries
@@ -58,12 +58,12 @@ class TestFollower:
 
     def test_a_followers_batches_may_have_offset_gaps_but_must_not_go_back(self, harness, make_batch) -> None:
         log = harness.open()
-        log.append_as_follower(make_batch(2, base_offset=10, partition_leader_epoch=3), now_ms=NOW)
-        log.append_as_follower(make_batch(1, base_offset=20, partition_leader_epoch=5), now_ms=NOW)
+        log.append_as_follower(make_batch(2, base_offset=10, partition_leader_epoch=3), leader_epoch=9, now_ms=NOW)
+        log.append_as_follower(make_batch(1, base_offset=20, partition_leader_epoch=5), leader_epoch=9, now_ms=NOW)
         assert log.log_end_offset == 21
         assert log.epochs.entries == ((3, 10), (5, 20))
         with pytest.raises(UnexpectedOffset, match="offset 19; expected 21"):
-            log.append_as_follower(make_batch(1, base_offset=19), now_ms=NOW)
+            log.append_as_follower(make_batch(1, base_offset=19), leader_epoch=9, now_ms=NOW)
         headers = [header.base_offset for _, header in iter_headers(log.reader.read(0, 10**6).records)]
         assert headers == [10, 20]
 
@@ -73,21 +73,41 @@ class TestFollower:
         log = harness.open()
         log.truncate_fully_and_start_at(15, now_ms=NOW)
         batch = make_batch(10, base_offset=10, partition_leader_epoch=3)
-        log.append_as_follower(batch, now_ms=NOW)
+        log.append_as_follower(batch, leader_epoch=9, now_ms=NOW)
         assert (log.log_start_offset, log.log_end_offset) == (15, 20)
         assert [offset for offset, _ in read_all(log)] == [15, 16, 17, 18, 19]
         log.check_invariants()
         with pytest.raises(UnexpectedOffset):
-            log.append_as_follower(batch, now_ms=NOW)
+            log.append_as_follower(batch, leader_epoch=9, now_ms=NOW)
+
+    def test_a_follower_appends_nothing_of_a_later_epoch_than_its_leaders(self, harness, make_batch) -> None:
+        """A former leader may send the file of its log while it appends to it as a follower."""
+        log = harness.open()
+        old = make_batch(2, base_offset=10, partition_leader_epoch=3)
+        new = make_batch(1, base_offset=12, partition_leader_epoch=5)
+        log.append_as_follower(old + new + old, leader_epoch=4, now_ms=NOW)
+        assert log.log_end_offset == 12
+        assert log.append_as_follower(new, leader_epoch=4, now_ms=NOW) is None
+        assert log.log_end_offset == 12
+        assert log.epochs.entries == ((3, 10),)
+        log.append_as_follower(new, leader_epoch=5, now_ms=NOW)
+        assert log.epochs.entries == ((3, 10), (5, 12))
+
+    def test_an_empty_followers_log_does_not_restart_at_a_batch_of_a_later_epoch(self, harness, make_batch) -> None:
+        log = harness.open()
+        log.truncate_fully_and_start_at(15, now_ms=NOW)
+        batch = make_batch(10, base_offset=10, partition_leader_epoch=3)
+        assert log.append_as_follower(batch, leader_epoch=2, now_ms=NOW) is None
+        assert (log.log_start_offset, log.log_end_offset) == (15, 15)
 
     def test_an_offset_too_far_from_the_segments_base_rolls_a_segment(self, harness, make_batch) -> None:
         log = harness.open()
         far = 2**33
-        log.append_as_follower(make_batch(2, base_offset=far), now_ms=NOW)
+        log.append_as_follower(make_batch(2, base_offset=far), leader_epoch=9, now_ms=NOW)
         assert log.segments.base_offsets == (far,)
-        log.append_as_follower(make_batch(2, base_offset=far + 2**31), now_ms=NOW)
+        log.append_as_follower(make_batch(2, base_offset=far + 2**31), leader_epoch=9, now_ms=NOW)
         assert log.segments.base_offsets == (far, far + 2)
-        log.append_as_follower(make_batch(2, base_offset=far + 2**33), now_ms=NOW)
+        log.append_as_follower(make_batch(2, base_offset=far + 2**33), leader_epoch=9, now_ms=NOW)
         assert log.segments.base_offsets == (far, far + 2, far + 2**33)
         assert log.reader.read(far + 2, 100).records == make_batch(2, base_offset=far + 2**31)
 
@@ -151,7 +171,7 @@ class TestTruncation:
         log.truncate_fully_and_start_at(5_000, now_ms=NOW)
         assert (log.log_start_offset, log.log_end_offset, log.segments.size_bytes) == (5_000, 5_000, 0)
         assert log.epochs.entries == ()
-        log.append_as_follower(make_batch(1, base_offset=5_000), now_ms=NOW)
+        log.append_as_follower(make_batch(1, base_offset=5_000), leader_epoch=9, now_ms=NOW)
         assert sorted(p.name for p in harness.directory.glob("*.log")) == [f"{5_000:020d}.log"]
 
     def test_truncation_below_the_first_segment_leaves_an_empty_log_at_that_offset(self, log) -> None:

@@ -145,7 +145,7 @@ def test_a_follower_has_the_producer_state_of_the_batches_it_replicated(harness)
     records = [(1_000, None, b"x", ())] * 2
     for sequence in range(0, 6, 2):
         batch = encode_batch(records, producer_id=7, producer_epoch=3, base_sequence=sequence, base_offset=sequence)
-        log.append_as_follower(batch, now_ms=0)
+        log.append_as_follower(batch, leader_epoch=9, now_ms=0)
     assert send(log, 2, 2, epoch=3).base_offset == 2
     with pytest.raises(FENCED):
         send(log, 6, epoch=2)
