@@ -110,8 +110,8 @@ def parts_of(message: bytes) -> tuple[list[int], bytes]:
     return [part.records_bytes for part in header.partitions], bytes(records)
 
 
-def offset_after(batch: bytes) -> bytes:
-    """Returns the part of a batch that the leader does not change: what follows its base offset and epoch."""
+def fixed_part(batch: bytes) -> bytes:
+    """Returns the part of a batch that the leader does not change. The base offset, length and epoch are before it."""
     return batch[16:]
 
 
@@ -121,7 +121,7 @@ def test_a_follower_gets_the_records_of_the_log(tmp_path: Path, batch: bytes) ->
         leader.append(batch)
         sizes, records = parts_of(await follower.send(0))
         assert sizes == [len(batch)]
-        assert offset_after(records) == offset_after(batch)
+        assert fixed_part(records) == fixed_part(batch)
         leader.append(batch)
         sizes, records = parts_of(await follower.send(1))
         assert sizes == [len(batch)]
