@@ -116,7 +116,15 @@ def produce_and_replicate(bootstrap: str, load: Load) -> tuple[float, float]:
     def readable() -> int:
         return sum(watcher.get_watermark_offsets(partition, TIMEOUT_S, cached=False)[1] for partition in partitions)
 
-    readable()
+    deadline_s = time.perf_counter() + TIMEOUT_S
+    while True:
+        try:
+            readable()
+            break
+        except KafkaException:
+            # The broker may not know all leaders of a new topic yet.
+            if time.perf_counter() > deadline_s:
+                raise
     took_s = produce(bootstrap, load)
     acknowledged_s = time.perf_counter()
     while readable() < load.count + load.partitions:
