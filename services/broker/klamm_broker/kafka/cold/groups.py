@@ -20,7 +20,14 @@ from klamm_broker.kafka.codec.fields import Fields, milliseconds
 from klamm_broker.kafka.cold import authorized_operations
 from klamm_broker.kafka.cold.coordinators import check_is_coordinator
 from klamm_broker.kafka.cold.forwarding import TIMEOUT_MS, Coordinators
-from klamm_broker.kafka.cold.offset_topics import OffsetTopic, offset_topics, with_ids
+from klamm_broker.kafka.cold.offset_topics import (
+    OffsetTopic,
+    committed_offsets,
+    failed_commits,
+    offset_topics,
+    unknown_commits,
+    with_ids,
+)
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds
@@ -191,37 +198,15 @@ class GroupApis:
             generation_id=body.generation_id if generation_id is None else generation_id,
             member_id=body.member_id,
             group_instance_id=getattr(body, "group_instance_id", None) or "",
-            offsets=[
-                pb.GroupOffset(
-                    topic=topic.name,
-                    partition=partition.partition_index,
-                    offset=partition.committed_offset,
-                    leader_epoch=getattr(partition, "committed_leader_epoch", -1),
-                    metadata=partition.committed_metadata or "",
-                )
-                for topic in topics
-                if not topic.is_unknown
-                for partition in topic.asked.partitions
-            ],
+            offsets=committed_offsets(topics),
         )
         try:
             results: Sequence[PartitionResult] = (
                 (await self._ask(body.group_id, CoordinatorStub.offset_commit, ask)).partitions if ask.offsets else ()
             )
         except BrokerError as error:
-            results = [
-                PartitionResult(topic=offset.topic, partition=offset.partition, error_code=error.code)
-                for offset in ask.offsets
-            ]
-        unknown = [
-            PartitionResult(
-                topic=topic.name, partition=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
-            )
-            for topic in topics
-            if topic.is_unknown
-            for partition in topic.asked.partitions
-        ]
-        return {"topics": with_ids(by_topic([*results, *unknown], _outcome), topics)}
+            results = failed_commits(ask.offsets, error.code)
+        return {"topics": with_ids(by_topic([*results, *unknown_commits(topics)], _outcome), topics)}
 
     @api(ApiKey.OFFSET_FETCH, Versions(1, 10, flexible=6), forwarded_to="Coordinator/OffsetFetch")
     async def offset_fetch(self, request: Request, body: Any) -> Fields:

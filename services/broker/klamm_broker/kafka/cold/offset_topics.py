@@ -7,6 +7,9 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from klamm.errors import ErrorCode
+from klamm.wire.v1.common_pb2 import PartitionResult
+from klamm.wire.v1.coordinator_pb2 import GroupOffset
 from klamm_broker.kafka.codec.fields import Fields
 from klamm_broker.kafka.topic_ids import TopicIds, id_bytes, unknown_id
 
@@ -39,3 +42,34 @@ def with_ids(topics: Iterable[Mapping[str, Any]], asked: Iterable[OffsetTopic]) 
     """Returns the topics of an answer, each with its id if the request named it by id."""
     ids = {one.name: one.topic_id for one in asked if one.topic_id is not None}
     return [{**topic, "topic_id": ids[topic["name"]]} if topic["name"] in ids else topic for topic in topics]
+
+
+def committed_offsets(topics: Iterable[OffsetTopic]) -> list[GroupOffset]:
+    """Returns the offsets that a request commits, without those of unknown topics."""
+    return [
+        GroupOffset(
+            topic=topic.name,
+            partition=partition.partition_index,
+            offset=partition.committed_offset,
+            leader_epoch=getattr(partition, "committed_leader_epoch", -1),
+            metadata=partition.committed_metadata or "",
+        )
+        for topic in topics
+        if not topic.is_unknown
+        for partition in topic.asked.partitions
+    ]
+
+
+def failed_commits(offsets: Iterable[GroupOffset], code: ErrorCode) -> list[PartitionResult]:
+    """Returns the results of a request that failed as a whole."""
+    return [PartitionResult(topic=offset.topic, partition=offset.partition, error_code=code) for offset in offsets]
+
+
+def unknown_commits(topics: Iterable[OffsetTopic]) -> list[PartitionResult]:
+    """Returns the results of the topics that do not exist."""
+    return [
+        PartitionResult(topic=topic.name, partition=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        for topic in topics
+        if topic.is_unknown
+        for partition in topic.asked.partitions
+    ]

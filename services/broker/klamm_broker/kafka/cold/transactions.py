@@ -26,7 +26,13 @@ from klamm_broker.kafka.codec.fields import Fields, milliseconds
 from klamm_broker.kafka.cold.coordinators import check_is_coordinator
 from klamm_broker.kafka.cold.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.cold.groups import by_topic
-from klamm_broker.kafka.cold.offset_topics import offset_topics, with_ids
+from klamm_broker.kafka.cold.offset_topics import (
+    committed_offsets,
+    failed_commits,
+    offset_topics,
+    unknown_commits,
+    with_ids,
+)
 from klamm_broker.kafka.listener_metadata import ListenerMetadata
 from klamm_broker.kafka.requests import Request
 from klamm_broker.kafka.topic_ids import TopicIds
@@ -211,18 +217,7 @@ class TransactionApis:
             generation_id=getattr(body, "generation_id", -1),
             member_id=getattr(body, "member_id", ""),
             group_instance_id=getattr(body, "group_instance_id", None) or "",
-            offsets=[
-                pb.GroupOffset(
-                    topic=topic.name,
-                    partition=partition.partition_index,
-                    offset=partition.committed_offset,
-                    leader_epoch=getattr(partition, "committed_leader_epoch", -1),
-                    metadata=partition.committed_metadata or "",
-                )
-                for topic in topics
-                if not topic.is_unknown
-                for partition in topic.asked.partitions
-            ],
+            offsets=committed_offsets(topics),
             verify_only=request.version < _ADDS_OFFSETS,
         )
         try:
@@ -230,27 +225,14 @@ class TransactionApis:
                 GROUP_METADATA_TOPIC, body.group_id, CoordinatorStub.txn_offset_commit, ask, timeout_ms=TIMEOUT_MS
             )
         except BrokerError as error:
-            answer = pb.TxnOffsetCommitResponse(
-                partitions=[
-                    PartitionResult(topic=offset.topic, partition=offset.partition, error_code=error.code)
-                    for offset in ask.offsets
-                ]
-            )
+            answer = pb.TxnOffsetCommitResponse(partitions=failed_commits(ask.offsets, error.code))
 
         def fields(result: PartitionResult) -> Fields:
             is_fenced = answer.epoch_ended or result.error_code == ErrorCode.PRODUCER_FENCED
             code = ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else _known(request, result.error_code)
             return {"partition_index": result.partition, "error_code": code}
 
-        unknown = [
-            PartitionResult(
-                topic=topic.name, partition=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
-            )
-            for topic in topics
-            if topic.is_unknown
-            for partition in topic.asked.partitions
-        ]
-        return {"topics": with_ids(by_topic([*answer.partitions, *unknown], fields), topics)}
+        return {"topics": with_ids(by_topic([*answer.partitions, *unknown_commits(topics)], fields), topics)}
 
     # Administration
 
