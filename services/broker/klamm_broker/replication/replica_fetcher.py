@@ -201,12 +201,12 @@ class ReplicaFetcher:
                 if ended is not None:
                     await self._retries.pause(ended)
         finally:
-            if self._channel is not None:
-                await self._channel.close()
             if self._release is not None:
                 self._release.cancel()
             for task in self._tasks:
                 task.cancel()
+            if self._channel is not None:
+                await self._channel.close()
 
     def _new_session(self) -> FollowerSession:
         session = FollowerSession(

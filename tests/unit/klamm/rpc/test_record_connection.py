@@ -4,68 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from klamm.rpc.record_connection import SMALL_BYTES, RecordConnection
 from klamm.rpc.status import CallFailed, Status
+from tests.support.played_listener import (
+    ANSWER_MAX_BYTES,
+    answer_frame,
+    be_silent,
+    next_frame,
+    run_with_connection,
+)
 from tests.support.waiting import patience
 
 TIMEOUT_MS = int(patience() * 1_000)
-ANSWER_MAX_BYTES = 1 << 20
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-async def request_of(reader: asyncio.StreamReader) -> tuple[int, int, int, str, bytes]:
-    """Returns the API key, version, correlation id, client id and body of the next request."""
-    (size,) = struct.unpack(">i", await reader.readexactly(4))
-    frame = await reader.readexactly(size)
-    api_key, version, correlation_id, name_bytes = struct.unpack_from(">hhih", frame)
-    return api_key, version, correlation_id, frame[10 : 10 + name_bytes].decode(), frame[10 + name_bytes :]
-
-
-def answer_to(correlation_id: int, body: bytes) -> bytes:
-    return struct.pack(">ii", 4 + len(body), correlation_id) + body
-
-
-def run(serve: Serve, scenario: Callable[[RecordConnection], Awaitable[Any]]) -> Any:
-    """Returns the result of a scenario with a connection to a server."""
-
-    async def whole() -> Any:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await serve(reader, writer)
-            except asyncio.IncompleteReadError:
-                pass
-            finally:
-                writer.close()
-                served.set()
-
-        served = asyncio.Event()
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: RecordConnection(f"127.0.0.1:{port}", "me", ANSWER_MAX_BYTES), "127.0.0.1", port
-        )
-        try:
-            async with asyncio.timeout(patience()):
-                return await scenario(connection)
-        finally:
-            connection.close()
-            await served.wait()
-            server.close()
-            await server.wait_closed()
-
-    return asyncio.run(whole())
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answers each request with its body, in pieces of different sizes."""
     while True:
-        *_, correlation_id, _, body = await request_of(reader)
-        answer = answer_to(correlation_id, body)
+        *_, correlation_id, _, body = await next_frame(reader)
+        answer = answer_frame(correlation_id, body)
         for first in range(0, len(answer), 3_000):
             writer.write(answer[first : first + 3_000])
             await writer.drain()
@@ -82,7 +43,7 @@ def test_answers_of_any_size_arrive() -> None:
             assert await connection.call(1, 0, pieces, TIMEOUT_MS) == body
         assert connection.is_open
 
-    run(echo, scenario)
+    run_with_connection(echo, scenario)
 
 
 @pytest.mark.parametrize("read_bytes", [1, 3_000, 10_000_000])
@@ -92,8 +53,8 @@ def test_requests_behind_each_other_get_their_answers(read_bytes: int) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers = bytearray()
         for _ in bodies:
-            *_, correlation_id, _, body = await request_of(reader)
-            answers += answer_to(correlation_id, body)
+            *_, correlation_id, _, body = await next_frame(reader)
+            answers += answer_frame(correlation_id, body)
         for first in range(0, len(answers), read_bytes):
             writer.write(answers[first : first + read_bytes])
             if first < 100 * read_bytes:
@@ -104,7 +65,7 @@ def test_requests_behind_each_other_get_their_answers(read_bytes: int) -> None:
         assert [await answer for answer in answers] == bodies
         assert not connection.is_busy
 
-    run(serve, scenario)
+    run_with_connection(serve, scenario)
 
 
 def test_all_requests_under_way_fail_when_the_connection_is_lost() -> None:
@@ -115,7 +76,7 @@ def test_all_requests_under_way_fail_when_the_connection_is_lost() -> None:
             with pytest.raises(CallFailed, match="the client closed the connection"):
                 await answer
 
-    run(be_silent, scenario)
+    run_with_connection(be_silent, scenario)
 
 
 def test_the_header_names_the_api_and_the_client() -> None:
@@ -123,14 +84,14 @@ def test_the_header_names_the_api_and_the_client() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(2):
-            seen.append(await request_of(reader))
-            writer.write(answer_to(seen[-1][2], b""))
+            seen.append(await next_frame(reader))
+            writer.write(answer_frame(seen[-1][2], b""))
 
     async def scenario(connection: RecordConnection) -> None:
         await connection.call(10_000, 0, [b"large" * SMALL_BYTES, b"end"], TIMEOUT_MS)
         await connection.call(18, 3, [b"small"], TIMEOUT_MS)
 
-    run(serve, scenario)
+    run_with_connection(serve, scenario)
     assert seen == [(10_000, 0, 1, "me", b"large" * SMALL_BYTES + b"end"), (18, 3, 2, "me", b"small")]
 
 
@@ -140,14 +101,14 @@ def test_the_header_names_the_api_and_the_client() -> None:
         (struct.pack(">ii", 4, 7), "correlation id 7"),
         (struct.pack(">ii", 3, 1), "has 3 bytes"),
         (struct.pack(">ii", ANSWER_MAX_BYTES + 1, 1), f"has {ANSWER_MAX_BYTES + 1} bytes"),
-        (answer_to(1, b"x") + b"more", "4 bytes came after the answer"),
+        (answer_frame(1, b"x") + b"more", "4 bytes came after the answer"),
         (b"", "the server closed the connection"),
-        (answer_to(1, bytes(SMALL_BYTES))[:-1], "the server closed the connection"),
+        (answer_frame(1, bytes(SMALL_BYTES))[:-1], "the server closed the connection"),
     ],
 )
 def test_wrong_answers_close_the_connection(answer: bytes, why: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request_of(reader)
+        await next_frame(reader)
         writer.write(answer)
 
     async def scenario(connection: RecordConnection) -> None:
@@ -158,11 +119,7 @@ def test_wrong_answers_close_the_connection(answer: bytes, why: str) -> None:
         with pytest.raises(CallFailed, match=why):
             await connection.call(1, 0, [b""], TIMEOUT_MS)
 
-    run(serve, scenario)
-
-
-async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
+    run_with_connection(serve, scenario)
 
 
 def test_a_call_without_an_answer_closes_the_connection() -> None:
@@ -174,18 +131,18 @@ def test_a_call_without_an_answer_closes_the_connection() -> None:
         assert caught.value.status is Status.DEADLINE_EXCEEDED
         assert not connection.is_open
 
-    run(be_silent, scenario)
+    run_with_connection(be_silent, scenario)
 
 
 def test_after_a_cancelled_call_the_connection_is_busy_until_its_answer_has_come() -> None:
     go_on = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request_of(reader)
+        await next_frame(reader)
         await go_on.wait()
-        writer.write(answer_to(1, bytes(100_000)))
-        await request_of(reader)
-        writer.write(answer_to(2, b"second"))
+        writer.write(answer_frame(1, bytes(100_000)))
+        await next_frame(reader)
+        writer.write(answer_frame(2, b"second"))
 
     async def scenario(connection: RecordConnection) -> None:
         idle = asyncio.Event()
@@ -202,7 +159,7 @@ def test_after_a_cancelled_call_the_connection_is_busy_until_its_answer_has_come
         assert not connection.is_busy
         assert await connection.call(1, 0, [b""], TIMEOUT_MS) == b"second"
 
-    run(serve, scenario)
+    run_with_connection(serve, scenario)
 
 
 def test_a_cancelled_call_without_an_answer_closes_the_connection_in_the_end() -> None:
@@ -218,7 +175,7 @@ def test_a_cancelled_call_without_an_answer_closes_the_connection_in_the_end() -
         await idle.wait()
         assert not connection.is_open
 
-    run(be_silent, scenario)
+    run_with_connection(be_silent, scenario)
 
 
 def test_a_call_under_way_fails_when_the_client_closes_the_connection() -> None:
@@ -229,4 +186,4 @@ def test_a_call_under_way_fails_when_the_client_closes_the_connection() -> None:
         with pytest.raises(CallFailed, match="the client closed the connection"):
             await calling
 
-    run(be_silent, scenario)
+    run_with_connection(be_silent, scenario)

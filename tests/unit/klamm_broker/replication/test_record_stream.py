@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,58 +12,22 @@ from klamm.rpc.record_connection import RecordConnection
 from klamm.wire.record_frames import REPLICA_FETCH
 from klamm.wire.v1.broker_pb2 import ReplicaFetchRequest
 from klamm_broker.replication.record_stream import RecordStream
+from tests.support.played_listener import answer_frame, be_silent, next_frame, run_with_connection
 from tests.support.waiting import patience
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-def run(serve: Serve, scenario: Callable[[RecordConnection], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await serve(reader, writer)
-            writer.close()
-            served.set()
-
-        served = asyncio.Event()
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: RecordConnection(f"127.0.0.1:{port}", "broker-2", -1), "127.0.0.1", port
-        )
-        async with asyncio.timeout(patience()):
-            await scenario(connection)
-        connection.close()
-        await served.wait()
-        server.close()
-        await server.wait_closed()
-
-    asyncio.run(whole())
-
-
-async def request_of(reader: asyncio.StreamReader) -> tuple[int, int, ReplicaFetchRequest]:
-    """Returns the API key, the correlation id and the message of the next request."""
-    (size,) = struct.unpack(">i", await reader.readexactly(4))
-    frame = await reader.readexactly(size)
-    api_key, _, correlation_id, name_bytes = struct.unpack_from(">hhih", frame)
-    return api_key, correlation_id, ReplicaFetchRequest.FromString(frame[10 + name_bytes :])
 
 
 async def answer_two(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answers two requests with their session ids, after both have come."""
-    seen = [await request_of(reader) for _ in range(2)]
-    for api_key, correlation_id, request in seen:
-        assert api_key == REPLICA_FETCH
-        body = b"%d" % request.session_id
-        writer.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)
+    seen = [await next_frame(reader) for _ in range(2)]
+    for frame in seen:
+        assert frame.api_key == REPLICA_FETCH
+        session_id = ReplicaFetchRequest.FromString(frame.body).session_id
+        writer.write(answer_frame(frame.correlation_id, b"%d" % session_id))
     await reader.read()
 
 
 async def hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    await request_of(reader)
-
-
-async def be_silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-    await reader.read()
+    await next_frame(reader)
 
 
 def stream_of(connection: RecordConnection, **options: Any) -> RecordStream:
@@ -81,7 +43,7 @@ def test_two_requests_may_be_in_flight() -> None:
         assert [await stream.read(), await stream.read()] == [b"7", b"8"]
         assert stream.has_answers
 
-    run(answer_two, scenario)
+    run_with_connection(answer_two, scenario)
 
 
 def test_a_closed_connection_ends_the_stream() -> None:
@@ -94,7 +56,7 @@ def test_a_closed_connection_ends_the_stream() -> None:
             await stream.write(ReplicaFetchRequest())
         assert not stream.has_answers
 
-    run(hang_up, scenario)
+    run_with_connection(hang_up, scenario)
 
 
 def test_a_leader_that_does_not_answer_in_time_is_lost() -> None:
@@ -104,4 +66,4 @@ def test_a_leader_that_does_not_answer_in_time_is_lost() -> None:
         with pytest.raises(RequestTimedOutError, match="no answer after 1 ms"):
             await stream.read()
 
-    run(be_silent, scenario)
+    run_with_connection(be_silent, scenario)

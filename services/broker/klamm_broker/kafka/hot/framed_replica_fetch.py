@@ -9,6 +9,8 @@ log as a follower. Such batches have newer epochs than the receiving follower, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from google.protobuf.message import DecodeError
 
 from klamm.wire.framed import framed_start
@@ -50,12 +52,10 @@ class FramedReplicaFetch:
         if stream is None:
             stream = connection.stream = self._streams.open()
         assert isinstance(stream, FollowerStream), stream
-        return Waiting(self._answer(stream, request, message))
+        return Waiting(self._answer(stream, message, lambda: connection.has_more(request)))
 
-    async def _answer(self, stream: FollowerStream, request: Request, message: ReplicaFetchRequest) -> Answer:
-        connection = request.connection
-        assert connection is not None, "as in `fetch`"
-        header, size_bytes, records = await stream.answer(
-            message, self._records.lend, lambda: connection.has_more(request)
-        )
+    async def _answer(
+        self, stream: FollowerStream, message: ReplicaFetchRequest, has_next: Callable[[], bool]
+    ) -> Answer:
+        header, size_bytes, records = await stream.answer(message, self._records.lend, has_next)
         return [framed_start(header, size_bytes), *records]
