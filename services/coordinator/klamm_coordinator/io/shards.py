@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import coordinator_shard
 from klamm.ordered_set import OrderedSet
-from klamm_coordinator.io.shard_host import ShardHost
+from klamm_coordinator.io.shard_host import MakeRequest, ShardHost
 from klamm_coordinator.runtime.rules import Rules
 from klamm_coordinator.runtime.shard_runtime import ShardRuntime
 from klamm_server.metadata.entities import ShardImage
@@ -25,6 +25,7 @@ from klamm_server.runtime.faults import watch
 log = logging.getLogger(__name__)
 
 RulesT = TypeVar("RulesT", bound=Rules)
+ReplyT = TypeVar("ReplyT")
 
 
 def loaded(hosts: Iterable[ShardHost[RulesT]]) -> list[ShardRuntime[RulesT]]:
@@ -60,6 +61,13 @@ class Shards(Generic[RulesT]):
         """Returns the shard of a group id or transactional id. Raises NotCoordinatorError if this coordinator does not
         own it."""
         return self.of_number(self.number_of(key))
+
+    async def ask(self, key: str, make_request: MakeRequest, reply: type[ReplyT]) -> ReplyT:
+        """Asks the shard of a group id or transactional id (`ShardHost.ask`), and returns its answer, which is a
+        `reply`. Raises as `of_key` does, too."""
+        answer = await self.of_key(key).ask(make_request)
+        assert isinstance(answer, reply), answer
+        return answer
 
     def number_of(self, key: str) -> int:
         """Returns the number of the shard of a group id or transactional id, or -1 while the topic does not exist."""

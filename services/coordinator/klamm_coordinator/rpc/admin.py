@@ -20,10 +20,11 @@ from klamm.wire.v1.coordinator_pb2 import (
 )
 from klamm_coordinator.classic.messages import ClassicGroupDescription
 from klamm_coordinator.classic.states import ClassicGroupState
-from klamm_coordinator.group_shard.rules import GroupRules, GroupSummary
+from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.offsets.messages import DeleteGroups, DeleteGroupsReply
+from klamm_coordinator.rpc.answering import answering
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_server.runtime.sliced_work import map_in_slices
@@ -37,15 +38,11 @@ class GroupAdminRpc:
         self._shards = shards
         self._coordinator_id = coordinator_id
 
+    @answering(ListGroupsResponse)
     async def list_groups(self, request: ListGroupsRequest, context: CallContext) -> ListGroupsResponse:
         wanted = {state.lower() for state in request.states}
         types = {kind.lower() for kind in request.types}
-        groups: list[GroupSummary] = []
-        try:
-            for host in self._shards:
-                groups += host.rules.list_groups()
-        except BrokerError as error:
-            return ListGroupsResponse(error_code=error.code, error_message=error.message)
+        groups = [group for host in self._shards for group in host.rules.list_groups()]
         listed = [
             ListedGroup(
                 group_id=group.group_id, protocol_type=group.protocol_type, state=group.state, type=group.group_type

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from klamm.errors import BrokerError
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.coordinator_pb2 import (
     HeartbeatRequest,
@@ -36,6 +35,7 @@ from klamm_coordinator.group_shard.rules import GroupRules
 from klamm_coordinator.groups.settings import GroupSettings
 from klamm_coordinator.groups.topics import Topics
 from klamm_coordinator.io.shards import Shards
+from klamm_coordinator.rpc.answering import answering
 from klamm_coordinator.rpc.checks import check_group_id, check_join
 from klamm_coordinator.rpc.described_topics import visible_to_caller
 from klamm_coordinator.rpc.failures import text_of
@@ -53,25 +53,18 @@ class ClassicGroupsRpc:
         self._topics = topics
         self._settings = settings
 
+    @answering(JoinGroupResponse, "member_id")
     async def join_group(self, request: JoinGroupRequest, context: CallContext) -> JoinGroupResponse:
-        try:
-            READ_GROUP.require(request.group_id)
-            check_join(request, self._settings)
-            topics = visible_to_caller(self._topics())
-            reply = await self._shards.of_key(request.group_id).ask(_join(request, context, topics))
-        except BrokerError as error:
-            return JoinGroupResponse(error_code=error.code, error_message=error.message, member_id=request.member_id)
-        assert isinstance(reply, JoinReply), reply
-        return _join_response(reply)
+        READ_GROUP.require(request.group_id)
+        check_join(request, self._settings)
+        join = _join(request, context, visible_to_caller(self._topics()))
+        return _join_response(await self._shards.ask(request.group_id, join, JoinReply))
 
+    @answering(SyncGroupResponse)
     async def sync_group(self, request: SyncGroupRequest, context: CallContext) -> SyncGroupResponse:
-        try:
-            READ_GROUP.require(request.group_id)
-            check_group_id(request.group_id)
-            reply = await self._shards.of_key(request.group_id).ask(_sync(request))
-        except BrokerError as error:
-            return SyncGroupResponse(error_code=error.code, error_message=error.message)
-        assert isinstance(reply, SyncReply), reply
+        READ_GROUP.require(request.group_id)
+        check_group_id(request.group_id)
+        reply = await self._shards.ask(request.group_id, _sync(request), SyncReply)
         return SyncGroupResponse(
             error_code=reply.error,
             error_message=text_of(reply.error),
@@ -80,37 +73,30 @@ class ClassicGroupsRpc:
             assignment=reply.assignment,
         )
 
+    @answering(MemberResponse)
     async def heartbeat(self, request: HeartbeatRequest, context: CallContext) -> MemberResponse:
-        make_request = partial(
+        READ_GROUP.require(request.group_id)
+        check_group_id(request.group_id)
+        heartbeat = partial(
             Heartbeat,
             group_id=request.group_id,
             generation_id=request.generation_id,
             member_id=request.member_id,
             instance_id=request.group_instance_id or None,
         )
-        try:
-            READ_GROUP.require(request.group_id)
-            check_group_id(request.group_id)
-            reply = await self._shards.of_key(request.group_id).ask(lambda reply_id: make_request(reply_id=reply_id))
-        except BrokerError as error:
-            return MemberResponse(error_code=error.code, error_message=error.message)
-        assert isinstance(reply, HeartbeatReply), reply
+        reply = await self._shards.ask(request.group_id, lambda reply_id: heartbeat(reply_id=reply_id), HeartbeatReply)
         return MemberResponse(error_code=reply.error, error_message=text_of(reply.error))
 
+    @answering(LeaveGroupResponse)
     async def leave_group(self, request: LeaveGroupRequest, context: CallContext) -> LeaveGroupResponse:
+        READ_GROUP.require(request.group_id)
+        check_group_id(request.group_id)
         leavers = tuple(
             Leaver(member_id=member.member_id, instance_id=member.group_instance_id or None, reason=member.reason)
             for member in request.members
         )
-        try:
-            READ_GROUP.require(request.group_id)
-            check_group_id(request.group_id)
-            reply = await self._shards.of_key(request.group_id).ask(
-                lambda reply_id: LeaveGroup(reply_id=reply_id, group_id=request.group_id, leavers=leavers)
-            )
-        except BrokerError as error:
-            return LeaveGroupResponse(error_code=error.code, error_message=error.message)
-        assert isinstance(reply, LeaveReply), reply
+        leave = partial(LeaveGroup, group_id=request.group_id, leavers=leavers)
+        reply = await self._shards.ask(request.group_id, lambda reply_id: leave(reply_id=reply_id), LeaveReply)
         return _leave_response(request, reply)
 
 

@@ -30,6 +30,7 @@ from klamm_coordinator.kip848.messages import (
     ConsumerMemberDescription,
 )
 from klamm_coordinator.records.consumer_group_schemas import Partitions, TopicIdPartition
+from klamm_coordinator.rpc.answering import answering
 from klamm_coordinator.rpc.checks import check_group_id, check_length
 from klamm_coordinator.rpc.described_topics import visible_to_caller
 from klamm_coordinator.rpc.failures import text_of
@@ -52,24 +53,22 @@ class ConsumerGroupsRpc:
         self._settings = settings
         self._coordinator_id = coordinator_id
 
+    @answering(ConsumerGroupHeartbeatResponse, "member_id")
     async def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, context: CallContext
     ) -> ConsumerGroupHeartbeatResponse:
-        try:
-            READ_GROUP.require(request.group_id)
-            check_heartbeat(request, self._settings)
-            for topic in request.subscribed_topic_names.names:
-                DESCRIBE_TOPIC.require(topic)
-            host = self._shards.of_key(request.group_id)
-            topics = visible_to_caller(self._topics())
-            client_host = request.client_host or host_of(context.peer())
-            user = user_of(context, client_host)
-            reply = await host.ask(lambda reply_id: _heartbeat(reply_id, request, client_host, user, topics))
-        except BrokerError as error:
-            return ConsumerGroupHeartbeatResponse(
-                error_code=error.code, error_message=error.message, member_id=request.member_id
-            )
-        assert isinstance(reply, ConsumerGroupHeartbeatReply), reply
+        READ_GROUP.require(request.group_id)
+        check_heartbeat(request, self._settings)
+        for topic in request.subscribed_topic_names.names:
+            DESCRIBE_TOPIC.require(topic)
+        topics = visible_to_caller(self._topics())
+        client_host = request.client_host or host_of(context.peer())
+        user = user_of(context, client_host)
+        reply = await self._shards.ask(
+            request.group_id,
+            lambda reply_id: _heartbeat(reply_id, request, client_host, user, topics),
+            ConsumerGroupHeartbeatReply,
+        )
         return ConsumerGroupHeartbeatResponse(
             error_code=reply.error,
             error_message=reply.message or text_of(reply.error),

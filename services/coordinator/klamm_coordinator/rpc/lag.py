@@ -18,6 +18,7 @@ from klamm_coordinator.io.shard_host import ShardHost
 from klamm_coordinator.io.shards import Shards
 from klamm_coordinator.io.unread_records import UnreadAsker
 from klamm_coordinator.lag.group_lag import Committed, PartitionLag
+from klamm_coordinator.rpc.answering import answering
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_server.runtime.clock import Clock
@@ -95,17 +96,15 @@ class LagRpc:
             raise EXCEPTIONS[ErrorCode.GROUP_ID_NOT_FOUND](f"there is no group {group_id!r}")
         return host
 
+    @answering(pb.ForgetLostRecordsResponse)
     async def forget_lost_records(
         self, request: pb.ForgetLostRecordsRequest, context: CallContext
     ) -> pb.ForgetLostRecordsResponse:
         group_id, topics = request.group_id, frozenset(request.topics)
-        try:
-            READ_GROUP.require(group_id)
-            reply = await self._existing(group_id).ask(
-                lambda reply_id: ForgetLosses(reply_id=reply_id, group_id=group_id, topics=topics)
-            )
-        except BrokerError as error:
-            return pb.ForgetLostRecordsResponse(error_code=error.code, error_message=error.message)
+        READ_GROUP.require(group_id)
+        reply = await self._existing(group_id).ask(
+            lambda reply_id: ForgetLosses(reply_id=reply_id, group_id=group_id, topics=topics)
+        )
         assert isinstance(reply, ForgetLossesReply), reply
         return pb.ForgetLostRecordsResponse(
             error_code=reply.error, error_message=text_of(reply.error), lost_count=reply.lost_count

@@ -37,6 +37,7 @@ from klamm_coordinator.ledger.messages import (
     Part,
     RegisterRun,
 )
+from klamm_coordinator.rpc.answering import answering
 from klamm_coordinator.rpc.checks import check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.users import user_of
@@ -60,17 +61,15 @@ class LedgersRpc:
     def __init__(self, shards: Shards[TransactionRules]) -> None:
         self._shards = shards
 
+    @answering(BatchResponse)
     async def prepare_txn(self, request: PrepareTxnRequest, context: CallContext) -> BatchResponse:
-        try:
-            WRITE_TRANSACTION.require(request.transactional_id)
-            PREPARE_TRANSACTION.require(request.transactional_id)
-            check_transactional_id(request.transactional_id)
-            if ledger_of(request.transactional_id) is None:
-                raise _invalid(f"{request.transactional_id!r} is not the transactional id of a part of a batch")
-            _check_batch(request.run_id, request.batch_id)
-            producer = check_producer(request.producer_id, request.producer_epoch)
-        except BrokerError as error:
-            return _failed(error)
+        WRITE_TRANSACTION.require(request.transactional_id)
+        PREPARE_TRANSACTION.require(request.transactional_id)
+        check_transactional_id(request.transactional_id)
+        if ledger_of(request.transactional_id) is None:
+            raise _invalid(f"{request.transactional_id!r} is not the transactional id of a part of a batch")
+        _check_batch(request.run_id, request.batch_id)
+        producer = check_producer(request.producer_id, request.producer_epoch)
         return await self._ask(
             request.transactional_id,
             lambda reply_id: PrepareTxn(
@@ -82,12 +81,10 @@ class LedgersRpc:
             ),
         )
 
+    @answering(BatchResponse)
     async def register_run(self, request: RegisterRunRequest, context: CallContext) -> BatchResponse:
-        try:
-            ledger = _ledger(request.ledger)
-            _check_batch(request.run_id, request.batch_id)
-        except BrokerError as error:
-            return _failed(error)
+        ledger = _ledger(request.ledger)
+        _check_batch(request.run_id, request.batch_id)
         user = user_of(context, "")
         return await self._ask(
             ledger.key,
@@ -96,14 +93,12 @@ class LedgersRpc:
             ),
         )
 
+    @answering(BatchResponse)
     async def decide_batch(self, request: DecideBatchRequest, context: CallContext) -> BatchResponse:
-        try:
-            ledger = _ledger(request.ledger)
-            _check_batch(request.run_id, request.batch_id)
-            parts = tuple(_part(ledger, part) for part in request.parts)
-            _check_parts(parts, committed=request.committed)
-        except BrokerError as error:
-            return _failed(error)
+        ledger = _ledger(request.ledger)
+        _check_batch(request.run_id, request.batch_id)
+        parts = tuple(_part(ledger, part) for part in request.parts)
+        _check_parts(parts, committed=request.committed)
         return await self._ask(
             ledger.key,
             lambda reply_id: DecideBatch(
@@ -116,26 +111,17 @@ class LedgersRpc:
             ),
         )
 
+    @answering(BatchResponse)
     async def delete_ledger(self, request: DeleteLedgerRequest, context: CallContext) -> BatchResponse:
-        try:
-            ledger = _ledger(request.ledger)
-        except BrokerError as error:
-            return _failed(error)
+        ledger = _ledger(request.ledger)
         return await self._ask(ledger.key, lambda reply_id: DeleteLedger(reply_id=reply_id, ledger=ledger))
 
+    @answering(ListLedgersResponse)
     async def list_ledgers(self, request: ListLedgersRequest, context: CallContext) -> ListLedgersResponse:
-        try:
-            listed = [one for host in self._shards for one in _listed(host.rules)]
-        except BrokerError as error:
-            return ListLedgersResponse(error_code=error.code, error_message=error.message)
-        return ListLedgersResponse(ledgers=listed)
+        return ListLedgersResponse(ledgers=[ledger for host in self._shards for ledger in _listed(host.rules)])
 
     async def _ask(self, key: str, make_request: MakeRequest) -> BatchResponse:
-        try:
-            reply = await self._shards.of_key(key).ask(make_request)
-        except BrokerError as error:
-            return _failed(error)
-        assert isinstance(reply, LedgerReply), reply
+        reply = await self._shards.ask(key, make_request, LedgerReply)
         return BatchResponse(
             error_code=reply.error,
             error_message=reply.problem or text_of(reply.error),
@@ -190,10 +176,6 @@ def _check_batch(run_id: str, batch_id: int) -> None:
         raise _invalid(f"run_id has {len(run_id)} characters, expected 1 to {_RUN_ID_LENGTH_MAX}")
     if batch_id < 0:
         raise _invalid(f"batch_id is {batch_id}, expected 0 or more")
-
-
-def _failed(error: BrokerError) -> BatchResponse:
-    return BatchResponse(error_code=error.code, error_message=error.message)
 
 
 def _invalid(message: str) -> BrokerError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
@@ -28,6 +29,7 @@ from klamm_coordinator.offsets.messages import (
     DeleteOffsets,
     DeleteOffsetsReply,
 )
+from klamm_coordinator.rpc.answering import answering
 from klamm_coordinator.rpc.checks import check_group_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.users import user_of
@@ -58,27 +60,24 @@ class OffsetsRpc:
         try:
             READ_GROUP.require(request.group_id)
             check_group_id(request.group_id)
-            reply = await self._shards.of_key(request.group_id).ask(self._commit(request, context))
+            reply = await self._shards.ask(request.group_id, self._commit(request, context), CommitReply)
         except BrokerError as error:
             return OffsetCommitResponse(partitions=_results(partitions, [error.code] * len(partitions)))
-        assert isinstance(reply, CommitReply), reply
         return OffsetCommitResponse(partitions=_results(partitions, reply.errors))
 
+    @answering(OffsetFetchResponse)
     async def offset_fetch(self, request: OffsetFetchRequest, context: CallContext) -> OffsetFetchResponse:
         denied: list[TopicPartition] = []
         partitions = None
         if not request.all_topics:
             denied, partitions = _by_right(DESCRIBE_TOPIC, _partitions(request.topics))
-        try:
-            DESCRIBE_GROUP.require(request.group_id)
-            check_group_id(request.group_id)
-            rules = self._shards.of_key(request.group_id).rules
-            stored = rules.offsets
-            _refuse_stale(stored.fetch_error(request.group_id, request.member_id, or_unknown(request, "member_epoch")))
-            if request.require_stable:
-                _refuse_unstable(stored.unstable(request.group_id, partitions))
-        except BrokerError as error:
-            return OffsetFetchResponse(error_code=error.code, error_message=error.message)
+        DESCRIBE_GROUP.require(request.group_id)
+        check_group_id(request.group_id)
+        rules = self._shards.of_key(request.group_id).rules
+        stored = rules.offsets
+        _refuse_stale(stored.fetch_error(request.group_id, request.member_id, or_unknown(request, "member_epoch")))
+        if request.require_stable:
+            _refuse_unstable(stored.unstable(request.group_id, partitions))
         fetched = [
             one
             for one in rules.growth.fetch(request.group_id, partitions)
@@ -103,18 +102,14 @@ class OffsetsRpc:
         ]
         return OffsetFetchResponse(offsets=offsets)
 
+    @answering(OffsetDeleteResponse)
     async def offset_delete(self, request: OffsetDeleteRequest, context: CallContext) -> OffsetDeleteResponse:
         denied, allowed = _by_right(READ_TOPIC, _partitions(request.topics))
         partitions = tuple(allowed)
-        try:
-            DELETE_GROUP.require(request.group_id)
-            check_group_id(request.group_id)
-            reply = await self._shards.of_key(request.group_id).ask(
-                lambda reply_id: DeleteOffsets(reply_id=reply_id, group_id=request.group_id, partitions=partitions)
-            )
-        except BrokerError as error:
-            return OffsetDeleteResponse(error_code=error.code, error_message=error.message)
-        assert isinstance(reply, DeleteOffsetsReply), reply
+        DELETE_GROUP.require(request.group_id)
+        check_group_id(request.group_id)
+        delete = partial(DeleteOffsets, group_id=request.group_id, partitions=partitions)
+        reply = await self._shards.ask(request.group_id, lambda reply_id: delete(reply_id=reply_id), DeleteOffsetsReply)
         if reply.error:
             return OffsetDeleteResponse(error_code=reply.error, error_message=text_of(reply.error))
         failed = [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(denied)

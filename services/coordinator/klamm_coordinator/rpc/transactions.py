@@ -24,6 +24,7 @@ from klamm.wire.v1.coordinator_pb2 import (
     ListTransactionsResponse,
 )
 from klamm_coordinator.io.shards import Shards
+from klamm_coordinator.rpc.answering import answering
 from klamm_coordinator.rpc.checks import check_producer, check_transactional_id
 from klamm_coordinator.rpc.failures import text_of
 from klamm_coordinator.rpc.users import user_of
@@ -72,34 +73,31 @@ class TransactionsRpc:
         self._settings = settings
         self._clock = clock
 
+    @answering(InitTransactionalIdResponse, producer_id=-1, producer_epoch=-1)
     async def init_producer_id(
         self, request: InitTransactionalIdRequest, context: CallContext
     ) -> InitTransactionalIdResponse:
-        try:
-            WRITE_TRANSACTION.require(request.transactional_id)
-            check_transactional_id(request.transactional_id)
-            self._check_timeout(request.transaction_timeout_ms)
-            expected = None
-            producer_id = or_unknown(request, "producer_id")
-            if producer_id != NO_PRODUCER_ID:
-                expected = check_producer(producer_id, or_unknown(request, "producer_epoch"))
-            shard = self._shards.of_key(request.transactional_id)
-            user = user_of(context, request.client_host)
-            await self._wait_for_producer_ids()
-            reply = await shard.ask(
-                lambda reply_id: InitProducerId(
-                    reply_id=reply_id,
-                    transactional_id=request.transactional_id,
-                    timeout_ms=request.transaction_timeout_ms,
-                    expected=expected,
-                    user=user,
-                )
-            )
-        except BrokerError as error:
-            return InitTransactionalIdResponse(
-                error_code=error.code, error_message=error.message, producer_id=-1, producer_epoch=-1
-            )
-        assert isinstance(reply, InitReply), reply
+        WRITE_TRANSACTION.require(request.transactional_id)
+        check_transactional_id(request.transactional_id)
+        self._check_timeout(request.transaction_timeout_ms)
+        expected = None
+        producer_id = or_unknown(request, "producer_id")
+        if producer_id != NO_PRODUCER_ID:
+            expected = check_producer(producer_id, or_unknown(request, "producer_epoch"))
+        self._shards.of_key(request.transactional_id)  # refuses before the wait
+        user = user_of(context, request.client_host)
+        await self._wait_for_producer_ids()
+        reply = await self._shards.ask(
+            request.transactional_id,
+            lambda reply_id: InitProducerId(
+                reply_id=reply_id,
+                transactional_id=request.transactional_id,
+                timeout_ms=request.transaction_timeout_ms,
+                expected=expected,
+                user=user,
+            ),
+            InitReply,
+        )
         return InitTransactionalIdResponse(
             error_code=reply.error,
             error_message=self._text_of_init(reply.error),
@@ -107,45 +105,41 @@ class TransactionsRpc:
             producer_epoch=reply.producer.producer_epoch,
         )
 
+    @answering(AddPartitionsToTxnResponse)
     async def add_partitions_to_txn(
         self, request: AddPartitionsToTxnRequest, context: CallContext
     ) -> AddPartitionsToTxnResponse:
         partitions = [TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions]
-        try:
-            WRITE_TRANSACTION.require(request.transactional_id)
-            check_transactional_id(request.transactional_id)
-            producer = check_producer(request.producer_id, request.producer_epoch)
-            errors = self._unusable(partitions)
-            if errors is not None:
-                return AddPartitionsToTxnResponse(partitions=_results(partitions, errors))
-            reply = await self._shards.of_key(request.transactional_id).ask(
-                _verify(request, producer, partitions) if request.verify_only else _add(request, producer, partitions)
-            )
-        except BrokerError as error:
-            return AddPartitionsToTxnResponse(error_code=error.code, error_message=error.message)
+        WRITE_TRANSACTION.require(request.transactional_id)
+        check_transactional_id(request.transactional_id)
+        producer = check_producer(request.producer_id, request.producer_epoch)
+        errors = self._unusable(partitions)
+        if errors is not None:
+            return AddPartitionsToTxnResponse(partitions=_results(partitions, errors))
+        make_request = (_verify if request.verify_only else _add)(request, producer, partitions)
+        reply = await self._shards.of_key(request.transactional_id).ask(make_request)
         assert isinstance(reply, AddReply | VerifyReply), reply
         if reply.error is not ErrorCode.NONE:
             return AddPartitionsToTxnResponse(error_code=reply.error, error_message=text_of(reply.error))
         verified = reply.partitions if isinstance(reply, VerifyReply) else [ErrorCode.NONE] * len(partitions)
         return AddPartitionsToTxnResponse(partitions=_results(partitions, verified))
 
+    @answering(EndTxnResponse, producer_id=-1, producer_epoch=-1)
     async def end_txn(self, request: EndTxnRequest, context: CallContext) -> EndTxnResponse:
-        try:
-            WRITE_TRANSACTION.require(request.transactional_id)
-            check_transactional_id(request.transactional_id)
-            producer = check_producer(request.producer_id, request.producer_epoch)
-            reply = await self._shards.of_key(request.transactional_id).ask(
-                lambda reply_id: EndTxn(
-                    reply_id=reply_id,
-                    transactional_id=request.transactional_id,
-                    producer=producer,
-                    committed=request.committed,
-                    bump_epoch=request.bump_epoch,
-                )
-            )
-        except BrokerError as error:
-            return EndTxnResponse(error_code=error.code, error_message=error.message, producer_id=-1, producer_epoch=-1)
-        assert isinstance(reply, EndReply), reply
+        WRITE_TRANSACTION.require(request.transactional_id)
+        check_transactional_id(request.transactional_id)
+        producer = check_producer(request.producer_id, request.producer_epoch)
+        reply = await self._shards.ask(
+            request.transactional_id,
+            lambda reply_id: EndTxn(
+                reply_id=reply_id,
+                transactional_id=request.transactional_id,
+                producer=producer,
+                committed=request.committed,
+                bump_epoch=request.bump_epoch,
+            ),
+            EndReply,
+        )
         return EndTxnResponse(
             error_code=reply.error,
             error_message=text_of(reply.error),
@@ -153,25 +147,23 @@ class TransactionsRpc:
             producer_epoch=reply.producer.producer_epoch,
         )
 
+    @answering(ListTransactionsResponse)
     async def list_transactions(
         self, request: ListTransactionsRequest, context: CallContext
     ) -> ListTransactionsResponse:
         values: dict[str, TransactionMetadata] = {}
-        try:
-            for host in self._shards:
-                values.update(host.rules.ids.values)
-            if request.transactional_id_pattern:
-                # The module is loaded only when a call needs it.
-                from klamm_coordinator.kip848.patterns import matching
+        for host in self._shards:
+            values.update(host.rules.ids.values)
+        if request.transactional_id_pattern:
+            # The module is loaded only when a call needs it.
+            from klamm_coordinator.kip848.patterns import matching
 
-                values = {one: values[one] for one in matching(request.transactional_id_pattern, values)}
-        except BrokerError as error:
-            return ListTransactionsResponse(error_code=error.code, error_message=error.message)
+            values = {name: values[name] for name in matching(request.transactional_id_pattern, values)}
         wanted = _filter(request, self._clock.wall_ms())
         listed = [
-            ListedTransaction(transactional_id=one, producer_id=value.producer_id, state=value.state.text)
-            for one, value in sorted(values.items())
-            if wanted(value) and TRANSACTION_SHOWN.shows(one)
+            ListedTransaction(transactional_id=name, producer_id=value.producer_id, state=value.state.text)
+            for name, value in sorted(values.items())
+            if wanted(value) and TRANSACTION_SHOWN.shows(name)
         ]
         return ListTransactionsResponse(transactions=listed)
 

@@ -136,6 +136,8 @@ def _converter(hint: Any, kafka_type: str | None) -> Callable[[Any], Any]:
     plain = kinds[0] if kinds else hint
     if dataclasses.is_dataclass(plain) and isinstance(plain, type):
         return functools.partial(_make_or_none, plain)
+    if kafka_type == "string" and plain is hint:
+        return _text
     return _CONVERTERS.get(kafka_type or "", _unchanged)
 
 
@@ -145,6 +147,11 @@ def _tuple_of(convert: Callable[[Any], Any], values: Iterable[Any] | None) -> tu
 
 def _make_or_none(entity_class: type, values: Fields | None) -> Any:
     return None if values is None else _make(entity_class, values)
+
+
+def _text(value: str | None) -> str:
+    """Returns the value of a field that cannot be null."""
+    return value or ""
 
 
 def _unchanged(value: Any) -> Any:

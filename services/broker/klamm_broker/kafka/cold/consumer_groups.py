@@ -3,8 +3,6 @@ ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -14,6 +12,7 @@ from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.codec.fields import Fields, milliseconds
+from klamm_broker.kafka.codec.forwarded import answered, forwarded
 from klamm_broker.kafka.cold import authorized_operations
 from klamm_broker.kafka.cold.coordinators import check_is_coordinator
 from klamm_broker.kafka.cold.forwarding import Coordinators
@@ -55,14 +54,7 @@ class ConsumerGroupApis:
             )
         except BrokerError as error:
             answer = pb.ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-        return {
-            "error_code": answer.error_code,
-            "error_message": answer.error_message or None,
-            "member_id": None if answer.error_code else answer.member_id,
-            "member_epoch": answer.member_epoch,
-            "heartbeat_interval": answer.heartbeat_interval_ms,
-            "assignment": _assignment(answer.assignment) if answer.HasField("assignment") else None,
-        }
+        return {**answered(answer), "member_id": None if answer.error_code else answer.member_id}
 
     @api(ApiKey.CONSUMER_GROUP_DESCRIBE, Versions(0, 1, flexible=0), forwarded_to="Coordinator/ConsumerGroupDescribe")
     async def describe(self, request: Request, body: Any) -> Fields:
@@ -82,14 +74,9 @@ class ConsumerGroupApis:
         except BrokerError as error:
             group = pb.DescribedConsumerGroup(error_code=error.code, error_message=error.message)
         return {
-            "error_code": group.error_code,
-            "error_message": group.error_message or None,
+            **answered(group),
             "group_id": group_id,
-            "group_state": group.state,
-            "group_epoch": group.group_epoch,
-            "assignment_epoch": group.assignment_epoch,
-            "assignor_name": group.assignor,
-            "members": [_member(member) for member in group.members],
+            "members": list(map(_member, group.members)),
             "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
         }
 
@@ -109,14 +96,11 @@ def _check(request: Request, body: Any) -> None:
 
 def _heartbeat(request: Request, body: Any) -> pb.ConsumerGroupHeartbeatRequest:
     """Returns Klamm's request for Kafka's. Fields that are null in Kafka's are not set."""
-    ask = pb.ConsumerGroupHeartbeatRequest(
-        group_id=body.group_id,
-        member_id=body.member_id,
-        member_epoch=body.member_epoch,
-        group_instance_id=body.instance_id or "",
-        rack_id=body.rack_id,
-        subscribed_topic_regex=getattr(body, "subscribed_topic_regex", None),
-        server_assignor=body.server_assignor,
+    ask = forwarded(
+        pb.ConsumerGroupHeartbeatRequest,
+        body,
+        rebalance_timeout_ms=None,
+        subscribed_topic_names=None,
         client_id=request.client_id,
         client_host=f"/{request.client_host}",
     )
@@ -134,28 +118,10 @@ def _owned(topic: Any) -> pb.ConsumerPartitions:
     return pb.ConsumerPartitions(topic_id=topic_id, partitions=topic.partitions)
 
 
-def _assignment(assignment: pb.ConsumerAssignment) -> Fields:
-    return {"topic_partitions": list(_topics(assignment.topics))}
-
-
-def _topics(topics: Iterable[pb.ConsumerPartitions]) -> Iterable[Fields]:
-    return (
-        {"topic_id": uuid.UUID(bytes=topic.topic_id), "topic_name": topic.topic, "partitions": topic.partitions}
-        for topic in topics
-    )
-
-
 def _member(member: pb.DescribedConsumerMember) -> Fields:
     return {
-        "member_id": member.member_id,
-        "instance_id": member.group_instance_id or None,
-        "rack_id": member.rack_id or None,
-        "member_epoch": member.member_epoch,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "subscribed_topic_names": member.subscribed_topic_names,
+        **answered(member),
+        # Kafka has an empty text here too.
         "subscribed_topic_regex": member.subscribed_topic_regex,
-        "assignment": _assignment(member.assignment),
-        "target_assignment": _assignment(member.target_assignment),
         "member_type": CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     }

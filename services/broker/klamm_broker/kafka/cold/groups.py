@@ -17,6 +17,7 @@ from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.kafka.api import ApiKey, Versions, api
 from klamm_broker.kafka.codec.fields import Fields, milliseconds
+from klamm_broker.kafka.codec.forwarded import answered, forwarded
 from klamm_broker.kafka.cold import authorized_operations
 from klamm_broker.kafka.cold.coordinators import check_is_coordinator
 from klamm_broker.kafka.cold.forwarding import TIMEOUT_MS, Coordinators
@@ -41,6 +42,8 @@ JOIN_GRACE_MS = 5_000
 """The time that a join may take beyond its rebalance timeout, as with Kafka's clients."""
 KNOWS_MEMBER_ID_REQUIRED = 4
 """The first version of JoinGroup whose clients know MEMBER_ID_REQUIRED (KIP-394)."""
+NAMES_LEAVERS = 3
+"""The first version of LeaveGroup in which several members leave (KIP-345)."""
 NAMES_ITS_PROTOCOL = 5
 """The first version of SyncGroup in which a member must send the type and name of the group's protocol (KIP-559)."""
 BY_TOPIC_ID = 10
@@ -63,17 +66,12 @@ class GroupApis:
         session_ms = milliseconds(body.session_timeout)
         # Version 0 has one timeout for both purposes.
         rebalance_ms = milliseconds(getattr(body, "rebalance_timeout", body.session_timeout))
-        ask = pb.JoinGroupRequest(
-            group_id=body.group_id,
-            session_timeout_ms=session_ms,
+        ask = forwarded(
+            pb.JoinGroupRequest,
+            body,
             rebalance_timeout_ms=max(0, rebalance_ms),
-            member_id=body.member_id,
-            group_instance_id=getattr(body, "group_instance_id", None) or "",
-            protocol_type=body.protocol_type,
-            protocols=[pb.GroupProtocol(name=protocol.name, metadata=protocol.metadata) for protocol in body.protocols],
             client_id=request.client_id,
             client_host=f"/{request.client_host}",
-            reason=getattr(body, "reason", None) or "",
             joins_without_id=request.version < KNOWS_MEMBER_ID_REQUIRED,
         )
         try:
@@ -84,106 +82,44 @@ class GroupApis:
                 timeout_ms=max(session_ms, rebalance_ms) + JOIN_GRACE_MS,
             )
         except BrokerError as error:
-            answer = pb.JoinGroupResponse(error_code=error.code, generation_id=-1, member_id=body.member_id)
-        members = [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id or None,
-                "metadata": member.metadata,
-            }
-            for member in answer.members
-        ]
-        return {
-            "error_code": answer.error_code,
-            "generation_id": answer.generation_id if not answer.error_code else -1,
-            "protocol_type": answer.protocol_type or None,
-            # Null is allowed only since version 7.
-            "protocol_name": answer.protocol_name or (None if request.version >= 7 else ""),
-            "leader": answer.leader,
-            "skip_assignment": answer.skip_assignment,
-            "member_id": answer.member_id,
-            "members": members,
-        }
+            answer = pb.JoinGroupResponse(error_code=error.code, member_id=body.member_id)
+        return {**answered(answer), "generation_id": -1 if answer.error_code else answer.generation_id}
 
     @api(ApiKey.SYNC_GROUP, Versions(0, 5, flexible=4), forwarded_to="Coordinator/SyncGroup", is_whole=True)
     async def sync_group(self, request: Request, body: Any) -> Fields:
         if request.version >= NAMES_ITS_PROTOCOL and None in (body.protocol_type, body.protocol_name):
-            return {
-                "error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                "protocol_type": None,
-                "protocol_name": None,
-                "assignment": b"",
-            }
-        ask = pb.SyncGroupRequest(
-            group_id=body.group_id,
-            generation_id=body.generation_id,
-            member_id=body.member_id,
-            group_instance_id=getattr(body, "group_instance_id", None) or "",
-            protocol_type=getattr(body, "protocol_type", None) or "",
-            protocol_name=getattr(body, "protocol_name", None) or "",
-            assignments=[
-                pb.MemberAssignment(member_id=assignment.member_id, assignment=assignment.assignment)
-                for assignment in body.assignments
-            ],
-        )
+            return answered(pb.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        ask = forwarded(pb.SyncGroupRequest, body)
         try:
             answer = await self._ask(body.group_id, CoordinatorStub.sync_group, ask, timeout_ms=10 * TIMEOUT_MS)
         except BrokerError as error:
             answer = pb.SyncGroupResponse(error_code=error.code)
-        return {
-            "error_code": answer.error_code,
-            "protocol_type": answer.protocol_type or None,
-            "protocol_name": answer.protocol_name or None,
-            "assignment": answer.assignment,
-        }
+        return answered(answer)
 
     @api(ApiKey.HEARTBEAT, Versions(0, 4, flexible=4), forwarded_to="Coordinator/Heartbeat")
     async def heartbeat(self, request: Request, body: Any) -> Fields:
-        ask = pb.HeartbeatRequest(
-            group_id=body.group_id,
-            generation_id=body.generation_id,
-            member_id=body.member_id,
-            group_instance_id=getattr(body, "group_instance_id", None) or "",
-        )
+        ask = forwarded(pb.HeartbeatRequest, body)
         try:
             answer = await self._ask(body.group_id, CoordinatorStub.heartbeat, ask)
         except BrokerError as error:
-            return {"error_code": error.code}
-        return {"error_code": answer.error_code}
+            answer = pb.MemberResponse(error_code=error.code)
+        return answered(answer)
 
     @api(ApiKey.LEAVE_GROUP, Versions(0, 5, flexible=4), forwarded_to="Coordinator/LeaveGroup")
     async def leave_group(self, request: Request, body: Any) -> Fields:
-        if request.version >= 3:
-            leavers = [
-                pb.LeavingMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id or "",
-                    reason=getattr(member, "reason", None) or "",
-                )
-                for member in body.members
-            ]
+        if request.version >= NAMES_LEAVERS:
+            ask = forwarded(pb.LeaveGroupRequest, body)
         else:
-            leavers = [pb.LeavingMember(member_id=body.member_id)]
+            members = [pb.LeavingMember(member_id=body.member_id)]
+            ask = pb.LeaveGroupRequest(group_id=body.group_id, members=members)
         try:
-            answer = await self._ask(
-                body.group_id,
-                CoordinatorStub.leave_group,
-                pb.LeaveGroupRequest(group_id=body.group_id, members=leavers),
-            )
+            answer = await self._ask(body.group_id, CoordinatorStub.leave_group, ask)
         except BrokerError as error:
-            return {"error_code": error.code, "members": []}
-        members = [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id or None,
-                "error_code": member.error_code,
-            }
-            for member in answer.members
-        ]
+            answer = pb.LeaveGroupResponse(error_code=error.code)
         code = answer.error_code
-        if request.version < 3 and not code and answer.members:
+        if request.version < NAMES_LEAVERS and not code and answer.members:
             code = answer.members[0].error_code
-        return {"error_code": code, "members": members}
+        return {**answered(answer), "error_code": code}
 
     # Offsets
 
@@ -192,12 +128,11 @@ class GroupApis:
         # KIP-848 renamed this field. Its meaning for a classic group is the same.
         generation_id = getattr(body, "generation_id_or_member_epoch", None)
         topics = offset_topics(body.topics, self._topic_ids)
-        ask = pb.OffsetCommitRequest(
+        ask = forwarded(
+            pb.OffsetCommitRequest,
+            body,
             client_host=f"/{request.client_host}",
-            group_id=body.group_id,
             generation_id=body.generation_id if generation_id is None else generation_id,
-            member_id=body.member_id,
-            group_instance_id=getattr(body, "group_instance_id", None) or "",
             offsets=committed_offsets(topics),
         )
         try:
@@ -284,17 +219,8 @@ class GroupApis:
         except BrokerError as error:
             return {"error_code": error.code, "groups": []}
         found = [group for answer in answers for group in answer.groups]
-        own = self._cluster.coordinated_here(one.group_id for one in found)
-        groups = [
-            {
-                "group_id": one.group_id,
-                "protocol_type": one.protocol_type,
-                "group_state": one.state,
-                "group_type": one.type,
-            }
-            for one in found
-            if one.group_id in own
-        ]
+        own = self._cluster.coordinated_here(group.group_id for group in found)
+        groups = [answered(group) for group in found if group.group_id in own]
         code = next((answer.error_code for answer in answers if answer.error_code), 0)
         return {"error_code": code, "groups": groups}
 
@@ -314,31 +240,13 @@ class GroupApis:
             (group,) = answer.groups
         except BrokerError as error:
             group = pb.DescribedGroup(error_code=error.code, error_message=error.message, group_id=group_id)
+        fields = {**answered(group), "group_id": group_id}
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            group.state = "Dead"
+            fields["group_state"] = "Dead"
             if version < KNOWS_GROUP_ID_NOT_FOUND:
-                group.error_code = ErrorCode.NONE
-        members = [
-            {
-                "member_id": member.member_id,
-                "group_instance_id": member.group_instance_id or None,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "member_metadata": member.metadata,
-                "member_assignment": member.assignment,
-            }
-            for member in group.members
-        ]
-        return {
-            "error_code": group.error_code,
-            "error_message": group.error_message or None,
-            "group_id": group_id,
-            "group_state": group.state,
-            "protocol_type": group.protocol_type,
-            "protocol_data": group.protocol_name,
-            "members": members,
-            "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
-        }
+                fields["error_code"] = ErrorCode.NONE
+        is_refused = fields["error_code"] != ErrorCode.NONE
+        return {**fields, "authorized_operations": authorized_operations.NOT_ASKED_FOR if is_refused else operations}
 
     @api(ApiKey.DELETE_GROUPS, Versions(0, 3, flexible=2), forwarded_to="Coordinator/DeleteGroups")
     async def delete_groups(self, request: Request, body: Any) -> Fields:
@@ -351,10 +259,10 @@ class GroupApis:
             answer = await self._ask(
                 group_id, CoordinatorStub.delete_groups, pb.DeleteGroupsRequest(group_ids=[group_id])
             )
+            (result,) = answer.results
         except BrokerError as error:
-            return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
-        (result,) = answer.results
-        return {"group_id": group_id, "error_code": result.error_code, "error_message": result.error_message or None}
+            result = pb.DeletedGroup(error_code=error.code, error_message=error.message)
+        return {**answered(result), "group_id": group_id}
 
     async def _ask(
         self,

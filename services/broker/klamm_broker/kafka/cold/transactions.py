@@ -22,7 +22,8 @@ from klamm.wire.v1.common_pb2 import PartitionResult, TopicPartitions
 from klamm.wire.v1.coordinator_rpc import CoordinatorStub
 from klamm_broker.handlers.init_producer_id import InitProducerIdHandler
 from klamm_broker.kafka.api import ApiKey, Versions, api
-from klamm_broker.kafka.codec.fields import Fields, milliseconds
+from klamm_broker.kafka.codec.fields import Fields
+from klamm_broker.kafka.codec.forwarded import answered, forwarded
 from klamm_broker.kafka.cold.coordinators import check_is_coordinator
 from klamm_broker.kafka.cold.forwarding import TIMEOUT_MS, Coordinators
 from klamm_broker.kafka.cold.groups import by_topic
@@ -120,13 +121,7 @@ class TransactionApis:
             return _identity(pb.InitTransactionalIdResponse(error_code=ErrorCode.INVALID_REQUEST))
         if body.transactional_id is None:
             return _identity(await self._producer_ids.init_producer_id(request.client_id))
-        ask = pb.InitTransactionalIdRequest(
-            client_host=f"/{request.client_host}",
-            transactional_id=body.transactional_id,
-            transaction_timeout_ms=milliseconds(body.transaction_timeout),
-            producer_id=getattr(body, "producer_id", -1),
-            producer_epoch=getattr(body, "producer_epoch", -1),
-        )
+        ask = forwarded(pb.InitTransactionalIdRequest, body, client_host=f"/{request.client_host}")
         try:
             answer = await self._ask(body.transactional_id, CoordinatorStub.init_producer_id, ask)
         except BrokerError as error:
@@ -192,13 +187,7 @@ class TransactionApis:
 
     @api(ApiKey.END_TXN, Versions(0, 5, flexible=3), forwarded_to="Coordinator/EndTxn")
     async def end_txn(self, request: Request, body: Any) -> Fields:
-        ask = pb.EndTxnRequest(
-            transactional_id=body.transactional_id,
-            producer_id=body.producer_id,
-            producer_epoch=body.producer_epoch,
-            committed=body.committed,
-            bump_epoch=request.version >= _BUMPS_EPOCH,
-        )
+        ask = forwarded(pb.EndTxnRequest, body, bump_epoch=request.version >= _BUMPS_EPOCH)
         try:
             answer = await self._ask(body.transactional_id, CoordinatorStub.end_txn, ask)
         except BrokerError as error:
@@ -208,15 +197,10 @@ class TransactionApis:
     @api(ApiKey.TXN_OFFSET_COMMIT, Versions(0, 6, flexible=3), forwarded_to="Coordinator/TxnOffsetCommit")
     async def txn_offset_commit(self, request: Request, body: Any) -> Fields:
         topics = offset_topics(body.topics, self._topic_ids)
-        ask = pb.TxnOffsetCommitRequest(
+        ask = forwarded(
+            pb.TxnOffsetCommitRequest,
+            body,
             client_host=f"/{request.client_host}",
-            transactional_id=body.transactional_id,
-            producer_id=body.producer_id,
-            producer_epoch=body.producer_epoch,
-            group_id=body.group_id,
-            generation_id=getattr(body, "generation_id", -1),
-            member_id=getattr(body, "member_id", ""),
-            group_instance_id=getattr(body, "group_instance_id", None) or "",
             offsets=committed_offsets(topics),
             verify_only=request.version < _ADDS_OFFSETS,
         )
@@ -251,19 +235,11 @@ class TransactionApis:
         except BrokerError as error:
             return {"error_code": error.code, "unknown_state_filters": [], "transaction_states": []}
         found = [transaction for answer in answers for transaction in answer.transactions]
-        own = self._cluster.coordinated_here(one.transactional_id for one in found)
+        own = self._cluster.coordinated_here(listed.transactional_id for listed in found)
         return {
             "error_code": next((answer.error_code for answer in answers if answer.error_code), 0),
             "unknown_state_filters": [state for state in body.state_filters if state not in _STATES],
-            "transaction_states": [
-                {
-                    "transactional_id": one.transactional_id,
-                    "producer_id": one.producer_id,
-                    "transaction_state": one.state,
-                }
-                for one in found
-                if one.transactional_id in own
-            ],
+            "transaction_states": [answered(listed) for listed in found if listed.transactional_id in own],
         }
 
     @api(ApiKey.DESCRIBE_TRANSACTIONS, Versions(0, 0, flexible=0), forwarded_to="Coordinator/DescribeTransactions")
@@ -278,16 +254,7 @@ class TransactionApis:
             (found,) = (await self._ask(transactional_id, CoordinatorStub.describe_transactions, ask)).transactions
         except BrokerError as error:
             found = pb.DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
-        return {
-            "error_code": found.error_code,
-            "transactional_id": transactional_id,
-            "transaction_state": found.state,
-            "transaction_timeout": found.transaction_timeout_ms,
-            "transaction_start_time": found.start_time_ms,
-            "producer_id": found.producer_id,
-            "producer_epoch": found.producer_epoch,
-            "topics": [{"topic": topic.topic, "partitions": list(topic.partitions)} for topic in found.topics],
-        }
+        return answered(found)
 
     async def _add(
         self,
