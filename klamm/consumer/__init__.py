@@ -20,57 +20,6 @@ Python loads the public names below on first use, because an Admin needs only tw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 from klamm.lazy_names import lazy_names
 
-if TYPE_CHECKING:
-    from klamm.consumer.async_consumer import AsyncConsumer
-    from klamm.consumer.errors import (
-        BatchTooLargeError,
-        CorruptRecordError,
-        LogTruncation,
-        LogTruncationError,
-        NoOffsetForPartitionError,
-        RecordDeserializationError,
-    )
-    from klamm.consumer.group.rebalance_reports import ConsumerRebalanceListener
-    from klamm.consumer.position_reset import PositionReset
-    from klamm.consumer.record import ConsumerRecord
-    from klamm.consumer.sync_consumer import Consumer
-    from klamm.consumer.threads.consumer_threads import ConsumerThreads
-    from klamm.consumer.threads.worker_pool import WorkerPool
-
-_MODULES: Final = {
-    "AsyncConsumer": "klamm.consumer.async_consumer",
-    "BatchTooLargeError": "klamm.consumer.errors",
-    "Consumer": "klamm.consumer.sync_consumer",
-    "ConsumerRebalanceListener": "klamm.consumer.group.rebalance_reports",
-    "ConsumerRecord": "klamm.consumer.record",
-    "ConsumerThreads": "klamm.consumer.threads.consumer_threads",
-    "CorruptRecordError": "klamm.consumer.errors",
-    "LogTruncation": "klamm.consumer.errors",
-    "LogTruncationError": "klamm.consumer.errors",
-    "NoOffsetForPartitionError": "klamm.consumer.errors",
-    "PositionReset": "klamm.consumer.position_reset",
-    "RecordDeserializationError": "klamm.consumer.errors",
-    "WorkerPool": "klamm.consumer.threads.worker_pool",
-}
-
-__all__ = [
-    "AsyncConsumer",
-    "BatchTooLargeError",
-    "Consumer",
-    "ConsumerRebalanceListener",
-    "ConsumerRecord",
-    "ConsumerThreads",
-    "CorruptRecordError",
-    "LogTruncation",
-    "LogTruncationError",
-    "NoOffsetForPartitionError",
-    "PositionReset",
-    "RecordDeserializationError",
-    "WorkerPool",
-]
-
-__getattr__, __dir__ = lazy_names(globals(), _MODULES)
+__getattr__, __dir__, __all__ = lazy_names(globals())

@@ -8,6 +8,8 @@ import zipfile
 from typing import Final
 
 PACKAGES: Final = ("klamm", "pyspark_klamm", "klamm_pipelines")
+_SUFFIXES: Final = (".py", ".pyi")
+"""The stubs have the names that packages load on first use."""
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The timestamp of every file in the zip file, so that equal code makes equal zip files."""
 
@@ -17,7 +19,7 @@ def write_py_files(target: pathlib.Path) -> pathlib.Path:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
             root = _directory(package)
-            for path in sorted(root.rglob("*.py")):
+            for path in sorted(path for path in root.rglob("*.py*") if path.suffix in _SUFFIXES):
                 entry = zipfile.ZipInfo(f"{package}/{path.relative_to(root).as_posix()}", _EPOCH)
                 archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return target

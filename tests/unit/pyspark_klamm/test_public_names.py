@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pydoc
 import subprocess
 import sys
@@ -17,7 +18,8 @@ def test_public_names_are_functions_with_documentation_also_after_their_modules_
     shown = pydoc.plain(pydoc.render_doc(pyspark_klamm))
     for name in ("from_klamm(frame: ", "local_session(", "source_metrics(", "offsets_behind_latest("):
         assert f"    {name}" in shown
-    assert all(getattr(pyspark_klamm, name).__doc__ for name in pyspark_klamm.__all__)
+    public = importlib.import_module("pyspark_klamm").__all__
+    assert all(getattr(pyspark_klamm, name).__doc__ for name in public)
 
 
 def test_a_worker_does_not_load_the_helpers_of_programs():
