@@ -38,10 +38,10 @@ from pyspark_klamm.batch_parts import (
 )
 from pyspark_klamm.client_cache import ClientCache
 from pyspark_klamm.client_file import CLIENT_FILE, with_file
-from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.row_sender import TaskSender
 from pyspark_klamm.sink import producers
 from pyspark_klamm.sink_options import SinkOptions
+from pyspark_klamm.spark_call import spark_call
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +97,7 @@ class _ExactlyOnce:
 class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
     """The writer of `df.writeStream.format("klamm").option("deliveryGuarantee", "exactly-once")`."""
 
-    @plain_errors()
+    @spark_call()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Prepares the rows of one task, or skips them if their batch was committed before. Runs on an executor.
 
@@ -109,7 +109,7 @@ class ExactlyOnceStreamWriter(_ExactlyOnce, DataSourceStreamArrowWriter):
                 return TaskOutput(batch, None, counts_already=True)
             return self._write_part(batch, task, iterator)
 
-    @plain_errors()
+    @spark_call()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commits the batch. If this fails, Spark calls `abort` and ends the query. The query's next run writes the
         batch again."""
@@ -135,7 +135,7 @@ class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
         # Registered here and not in the tasks, so that a task that outlives its job finds no ledger.
         _admin(options.client).register_run(*self._batch)
 
-    @plain_errors()
+    @spark_call()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Prepares the rows of one task. Runs on an executor. Raises ConfigError in foreachBatch, because its batches
         may run again."""
@@ -147,7 +147,7 @@ class ExactlyOnceBatchWriter(_ExactlyOnce, DataSourceArrowWriter):
             )
         return self._write_part(self._batch, task, iterator)
 
-    @plain_errors()
+    @spark_call()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commits the job's rows, and deletes its ledger."""
         self._commit(messages)

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import (
 
 from klamm.producer.config import ProducerConfig
 from pyspark_klamm.client_cache import ClientCache
-from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.row_sender import TaskSender
 from pyspark_klamm.sink_options import SinkOptions
+from pyspark_klamm.spark_call import spark_call
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class _AtLeastOnce:
         self._options = options
         self._sender = sender
 
-    @plain_errors()
+    @spark_call()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Produces the rows of one task and waits for their acknowledgement. Runs on an executor.
 
@@ -53,6 +53,7 @@ class _AtLeastOnce:
 class KlammBatchWriter(_AtLeastOnce, DataSourceArrowWriter):
     """The writer of `df.write.format("klamm")`."""
 
+    @spark_call()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Does nothing, because the tasks' records are acknowledged already."""
 
@@ -63,6 +64,7 @@ class KlammBatchWriter(_AtLeastOnce, DataSourceArrowWriter):
 class KlammStreamWriter(_AtLeastOnce, DataSourceStreamArrowWriter):
     """The writer of `df.writeStream.format("klamm")`."""
 
+    @spark_call()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Does nothing, because the tasks' records are acknowledged already."""
 

@@ -16,10 +16,10 @@ from pyspark_klamm.cluster_access import accesses
 from pyspark_klamm.data_loss import LossPolicy
 from pyspark_klamm.offset_reader import OffsetReader
 from pyspark_klamm.offsets import OffsetRange, SourceOffset, ranges_between
-from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.range_reader import RangeReader
 from pyspark_klamm.schema import checked_columns
 from pyspark_klamm.source_options import SourceOptions
+from pyspark_klamm.spark_call import spark_call
 from pyspark_klamm.task_packing import pack
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Source:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields Arrow batches with the rows of one task. Runs on an executor."""
         assert isinstance(partition, RangesPartition)
-        with plain_errors():
+        with spark_call():
             yield from self._rows(partition)
 
     def _rows(self, partition: RangesPartition) -> Iterator[pa.RecordBatch]:
@@ -83,7 +83,7 @@ class KlammBatchReader(Source, DataSourceReader):
     other uses of the DataFrame in the same query. These then lose records silently (Spark 4.3). Users can restrict a
     query with `assign`, `startingOffsets` and `startingTimestamp`."""
 
-    @plain_errors()
+    @spark_call()
     def partitions(self) -> list[InputPartition]:
         """Returns the tasks of a query. Resolves offsets once here, so that all tasks agree on them."""
         begin, end = self._offsets.bounds()

@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_klamm.group_progress import GroupProgress
 from pyspark_klamm.offsets import SourceOffset
-from pyspark_klamm.plain_errors import plain_errors
 from pyspark_klamm.progress import METRICS, behind_latest, metrics_of
 from pyspark_klamm.rate_limit import TriggerDelay, backlog, limited
 from pyspark_klamm.source import Source
 from pyspark_klamm.source_options import SourceOptions
+from pyspark_klamm.spark_call import spark_call
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -60,7 +60,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         followed."""
         self._has_planned = False
 
-    @plain_errors()
+    @spark_call()
     def initialOffset(self) -> dict[str, Any]:
         """Returns where a new query begins. Spark calls this twice at a start, so the answer is kept."""
         if self._initial is None:
@@ -79,7 +79,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         """Makes the query end at the offsets that its first look-up finds."""
         self._is_available_now = True
 
-    @plain_errors()
+    @spark_call()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Returns the end of the next batch, or `start` itself if no batch should run yet."""
         begin = SourceOffset.from_json(start)
@@ -105,7 +105,7 @@ class KlammStreamReader(Source, DataSourceStreamReader, SupportsTriggerAvailable
         behind = behind_latest(self._seen.offsets, self._end.offsets)
         return self._seen.to_json(**{METRICS: metrics_of(behind.values())})
 
-    @plain_errors()
+    @spark_call()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Returns the tasks of one batch. They are the same when a batch runs again after a failure."""
         if start.get("initial") and "start" in end:
