@@ -233,7 +233,7 @@ async def _serve(
     metrics = _serve_metrics(config) if config.metrics_port else None
     measuring = watch(asyncio.create_task(measure_event_loop(), name="event-loop-lag")) if metrics else None
     watching = [watch(asyncio.create_task(tls.watch(), name="certificates"))]
-    watching += [watch(asyncio.create_task(one.run(), name="audit")) for one in server.auditors]
+    watching += [watch(asyncio.create_task(server_auditor.run(), name="audit")) for server_auditor in server.auditors]
     if logins.are_wanted:
         watching += [
             watch(asyncio.create_task(logins.run(), name="logins")),

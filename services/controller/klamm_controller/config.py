@@ -233,7 +233,7 @@ class ControllerConfig(ServiceConfig):
         configuration files name only the controller itself there. Such a controller begins its quorum alone."""
         listeners = self.resolved_listeners()
         name = listeners.between_servers.name
-        own = {one.address for one in (*listeners.bound, *listeners.advertised) if one.name == name}
+        own = {listener.address for listener in (*listeners.bound, *listeners.advertised) if listener.name == name}
         servers = (parse_server(_BOOTSTRAP, text) for text in self.controller_quorum_bootstrap_servers)
         return any(server not in own for server in servers)
 

@@ -35,8 +35,8 @@ def brokers_for(data_dir: Path, cores: int) -> int:
     of brokers in the directory, because records would be missing. A cluster in one process keeps its only broker."""
     if (data_dir / _EMBEDDED_CONTROLLER).exists():
         return 1
-    ids = [each.name.removeprefix("broker-") for each in data_dir.glob("broker-*")]
-    return max([cores, *(int(each) for each in ids if each.isdecimal())])
+    ids = [path.name.removeprefix("broker-") for path in data_dir.glob("broker-*")]
+    return max([cores, *(int(broker_id) for broker_id in ids if broker_id.isdecimal())])
 
 
 def claim(data_dir: Path, size: ClusterSize) -> str:

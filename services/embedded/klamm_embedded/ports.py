@@ -27,7 +27,9 @@ def kafka_ports(port: int, count: int, *, taken: Collection[int]) -> list[int]:
     in `taken` are left out, because a cluster with many brokers has gRPC ports there. Returns zeros if `port` is 0."""
     if not port:
         return [0] * count
-    free = (each for each in itertools.count(port, KAFKA_PORT_STEP) if each == port or each not in taken)
+    free = (
+        candidate for candidate in itertools.count(port, KAFKA_PORT_STEP) if candidate == port or candidate not in taken
+    )
     return list(itertools.islice(free, count))
 
 
@@ -51,7 +53,7 @@ def _hold(probes: contextlib.ExitStack, host: str, port: int) -> int:
         held = bound_sockets(host, port)
     except KlammError as error:
         raise KlammError(f"{error}; choose another with --port, --kafka-port or --host") from error
-    for one in held:
-        probes.enter_context(contextlib.closing(one))
+    for bound_socket in held:
+        probes.enter_context(contextlib.closing(bound_socket))
     found: int = held[0].getsockname()[1]
     return found

@@ -96,7 +96,9 @@ def run(
         brokers = [spec.address for spec in specs if spec.package == "klamm_broker"]
 
         def on_ready() -> None:
-            print_ready(brokers, [f"{host}:{each.kafka}" for each in ports[: size.brokers]], data_dir, security)
+            print_ready(
+                brokers, [f"{host}:{broker_ports.kafka}" for broker_ports in ports[: size.brokers]], data_dir, security
+            )
 
         asyncio.run(supervise(specs, on_ready))
     except KlammError as error:
@@ -111,12 +113,15 @@ def _ports(size: ClusterSize, host: str, port: int, kafka_port: int, *, is_secur
     others = consecutive(port, size.total)
     wanted = [
         *((host, other) for other in others),
-        *((host, each) for each in kafka_ports(kafka_port, size.brokers, taken=[*others, *own])),
-        *((LOOPBACK, each) for each in own),
+        *((host, broker_port) for broker_port in kafka_ports(kafka_port, size.brokers, taken=[*others, *own])),
+        *((LOOPBACK, own_port) for own_port in own),
     ]
     found = iter(usable_ports(wanted))
     grpc, kafka = list(islice(found, size.total)), list(islice(found, size.brokers))
-    return [Ports(grpc=one, kafka=two, servers=three) for one, two, three in zip_longest(grpc, kafka, found)]
+    return [
+        Ports(grpc=for_grpc, kafka=for_kafka, servers=for_servers)
+        for for_grpc, for_kafka, for_servers in zip_longest(grpc, kafka, found)
+    ]
 
 
 def _specs(

@@ -61,7 +61,7 @@ class SecuredFiles:
             f"listener.name.{SERVERS_LISTENER.lower()}.ssl.client.auth": "required",
             "ssl.keystore.location": str(files.node),
             "ssl.truststore.location": str(files.ca),
-            "sasl.enabled.mechanisms": ",".join((*(each.mechanism_name for each in ScramMechanism), PLAIN)),
+            "sasl.enabled.mechanisms": ",".join((*(mechanism.mechanism_name for mechanism in ScramMechanism), PLAIN)),
             "authorizer.class.name": "StandardAuthorizer",
             "super.users": f"User:{ADMIN};User:CN={NODE}",
         }

@@ -40,5 +40,5 @@ class LogDirsRpc:
         return pb.AlterReplicaLogDirsResponse(results=await map_in_slices(_altered, started))
 
 
-def _altered(one: StartedMove) -> pb.AlteredReplicaLogDir:
-    return pb.AlteredReplicaLogDir(**one._asdict())
+def _altered(move: StartedMove) -> pb.AlteredReplicaLogDir:
+    return pb.AlteredReplicaLogDir(**move._asdict())

@@ -87,9 +87,9 @@ class PartitionsRpc:
         return pb.DescribeProducersResponse(partitions=await map_in_slices(_producers, described))
 
 
-def _listed(one: ListedOffset) -> pb.ListedOffset:
+def _listed(listed: ListedOffset) -> pb.ListedOffset:
     # One request may need thousands of them, and unpacking is fast.
-    topic, partition, error_code, error_message, offset, timestamp_ms, leader_epoch = one
+    topic, partition, error_code, error_message, offset, timestamp_ms, leader_epoch = listed
     return pb.ListedOffset(
         topic=topic,
         partition=partition,
@@ -101,12 +101,12 @@ def _listed(one: ListedOffset) -> pb.ListedOffset:
     )
 
 
-def _epoch_end(one: EpochEndOffset) -> pb.EpochEnd:
-    return pb.EpochEnd(**one._asdict())
+def _epoch_end(epoch_end: EpochEndOffset) -> pb.EpochEnd:
+    return pb.EpochEnd(**epoch_end._asdict())
 
 
-def _deleted(one: DeletedRecords) -> pb.DeletedRecords:
-    return pb.DeletedRecords(**one._asdict())
+def _deleted(deleted: DeletedRecords) -> pb.DeletedRecords:
+    return pb.DeletedRecords(**deleted._asdict())
 
 
 def _producers(described: PartitionProducers) -> pb.PartitionProducers:

@@ -35,9 +35,9 @@ class ScrubsRpc:
 
     async def describe_scrubs(self, request: DescribeScrubsRequest, context: object) -> DescribeScrubsResponse:
         is_requested = topic_filter(named_topics(request.topics))
-        found = [one for one in self._scrubber.status() if is_requested(one.topic_partition)]
+        found = [scrub for scrub in self._scrubber.status() if is_requested(scrub.topic_partition)]
         if request.unrepaired_only:
-            found = [one for one in found if one.is_damaged]
+            found = [scrub for scrub in found if scrub.is_damaged]
         return DescribeScrubsResponse(scrubs=map(_described, found))
 
 

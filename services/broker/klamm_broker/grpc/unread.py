@@ -26,27 +26,27 @@ class UnreadRpc:
         return pb.DescribeUnreadResponse(partitions=await map_in_slices(_unread, described))
 
 
-def _unread(one: UnreadRecords) -> pb.UnreadRecords:
+def _unread(unread: UnreadRecords) -> pb.UnreadRecords:
     return pb.UnreadRecords(
-        topic=one.topic,
-        partition=one.partition,
-        error_code=one.error_code,
-        error_message=one.error_message,
-        log_start_offset=one.log_start_offset,
-        high_watermark=one.high_watermark,
-        last_stable_offset=one.last_stable_offset,
-        record_count=one.record_count,
-        next_timestamp_ms=_known(one.next_timestamp_ms),
-        next_deletion_ms=_known(one.next_deletion_ms),
-        held_by=None if one.held_by is None else _transaction(one.held_by),
+        topic=unread.topic,
+        partition=unread.partition,
+        error_code=unread.error_code,
+        error_message=unread.error_message,
+        log_start_offset=unread.log_start_offset,
+        high_watermark=unread.high_watermark,
+        last_stable_offset=unread.last_stable_offset,
+        record_count=unread.record_count,
+        next_timestamp_ms=_known(unread.next_timestamp_ms),
+        next_deletion_ms=_known(unread.next_deletion_ms),
+        held_by=None if unread.held_by is None else _transaction(unread.held_by),
     )
 
 
-def _transaction(one: HoldingTransaction) -> pb.HoldingTransaction:
+def _transaction(transaction: HoldingTransaction) -> pb.HoldingTransaction:
     return pb.HoldingTransaction(
-        producer_id=one.producer_id,
-        first_offset=one.first_offset,
-        first_timestamp_ms=_known(one.first_timestamp_ms),
+        producer_id=transaction.producer_id,
+        first_offset=transaction.first_offset,
+        first_timestamp_ms=_known(transaction.first_timestamp_ms),
     )
 
 

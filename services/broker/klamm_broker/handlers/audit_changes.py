@@ -27,7 +27,7 @@ class _Changed(Protocol):
 
 def record_changes(api: str, activity: Activity, changed: Iterable[_Changed]) -> None:
     """Writes one audit event for each partition that the caller wanted to change, with the error code of its answer."""
-    for one in changed:
-        if one.error_code is not _RECORDED_ALREADY:
-            name = f"{one.topic}-{one.partition}"
-            record_change(change(activity, ResourceType.TOPIC, name, one.error_code, api=api))
+    for partition in changed:
+        if partition.error_code is not _RECORDED_ALREADY:
+            name = f"{partition.topic}-{partition.partition}"
+            record_change(change(activity, ResourceType.TOPIC, name, partition.error_code, api=api))

@@ -72,7 +72,7 @@ class DeleteRecordsHandler:
     async def _wait(self, waiting: list[PendingRecordDeletion], timeout_ms: int, client_host: ClientHost) -> None:
         """Waits until all deletions have a result. Undecided ones get REQUEST_TIMED_OUT after the timeout, or
         immediately if the client's user has no place in the purgatory."""
-        keys = [one.partition.topic_partition for one in waiting]
+        keys = [deletion.partition.topic_partition for deletion in waiting]
         parker = parker_of(client_host, (key.topic for key in keys))
         if timeout_ms <= 0 or not await self._deletions.wait(
             lambda on_done: DelayedDeleteRecords(waiting, on_done), keys, timeout_ms, parker

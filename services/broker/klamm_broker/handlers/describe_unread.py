@@ -81,9 +81,11 @@ class DescribeUnreadHandler:
 
     async def _describe(self, positions: Sequence[ReaderPosition]) -> list[UnreadRecords]:
         begun = [self._begin(position) for position in positions]
-        searches = [one for part in begun for one in (part.unread, part.holding) if one is not None]
+        searches = [
+            part_search for part in begun for part_search in (part.unread, part.holding) if part_search is not None
+        ]
         if not searches:
-            return [one.answer for one in begun]
+            return [part.answer for part in begun]
         results: dict[int, UnreadFound | BrokerError] = {}
         try:
             await self._thread.begin(lambda budget: _run_all(searches, results, budget))
@@ -91,7 +93,7 @@ class DescribeUnreadHandler:
             # The client may have gone before the searches began.
             for search in searches:
                 search.close()
-        return [self._finish(one, results) for one in begun]
+        return [self._finish(part, results) for part in begun]
 
     def _begin(self, wanted: ReaderPosition) -> _Begun:
         try:

@@ -178,7 +178,7 @@ class FetchHandler:
         await end_long_turn(awaited)
         if query.context is not None:
             return await self._wait_in_session(query, query.context, found, missing_bytes, wait_ms)
-        keys = [one.partition.topic_partition for one in awaited]
+        keys = [partition.partition.topic_partition for partition in awaited]
         parker = parker_of(query.client_host, (key.topic for key in keys))
         return await self._fetches.wait(
             lambda on_done: DelayedFetch(awaited, missing_bytes, on_done), keys, wait_ms, parker

@@ -88,7 +88,7 @@ class LogDirsHandler:
                 log_dir.usable_bytes,
                 [
                     self._described(replica)
-                    for replica in sorted(log_dir.replicas, key=lambda one: one.log.topic_partition)
+                    for replica in sorted(log_dir.replicas, key=lambda stored: stored.log.topic_partition)
                     if wanted(replica.log.topic_partition)
                 ],
             )

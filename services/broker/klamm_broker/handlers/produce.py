@@ -191,7 +191,7 @@ class ProduceHandler:
             lambda on_done: DelayedLeaderEpoch(lambda: bool(self._awaited(produce)), on_done),
             awaited,
             wait_ms,
-            parker_of(produce.client_host, (one.topic for one in awaited)),
+            parker_of(produce.client_host, (partition.topic for partition in awaited)),
         )
         return self._awaited(produce)
 
@@ -268,7 +268,7 @@ class ProduceHandler:
 
     async def _await_replicas(self, answers: Sequence[Produced], pending: _Pending, produce: Produce) -> list[Produced]:
         with tracing.span("replicate"):
-            parker = parker_of(produce.client_host, (one.topic for one in pending))
+            parker = parker_of(produce.client_host, (partition.topic for partition in pending))
             await wait_for_appends(self._produces, list(pending.values()), produce.timeout_ms, parker)
         return [self._settled(answer, pending.get(answer.topic_partition)) for answer in answers]
 
@@ -396,4 +396,4 @@ async def _merge(
 def _merged(order: Sequence[PartitionRecords], failed: list[Produced], answers: list[Produced]) -> list[Produced]:
     """Returns the answers in the order of the request."""
     by_name = {answer.topic_partition: answer for answer in (*failed, *answers)}
-    return [by_name[one.topic_partition] for one in order if one.topic_partition in by_name]
+    return [by_name[records.topic_partition] for records in order if records.topic_partition in by_name]

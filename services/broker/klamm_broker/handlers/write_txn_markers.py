@@ -53,10 +53,12 @@ class WriteTxnMarkersHandler:
     ) -> list[list[MarkedPartition]]:
         """Writes the markers. Returns for each marker the answers of its partitions."""
         asked = [(marker.end, partition) for marker in markers for partition in marker.partitions]
-        outcomes = await map_in_slices(lambda one: self._append(*one), asked)
+        outcomes = await map_in_slices(lambda write: self._append(*write), asked)
         pending = [outcome for outcome in outcomes if isinstance(outcome, PendingAppend)]
         await wait_for_appends(self._produces, pending, self._timeout_ms, server(client_host))
-        results = iter(await map_in_slices(lambda one: _result(one[0][1], one[1]), zip(asked, outcomes, strict=True)))
+        results = iter(
+            await map_in_slices(lambda written: _result(written[0][1], written[1]), zip(asked, outcomes, strict=True))
+        )
         return [[next(results) for _ in marker.partitions] for marker in markers]
 
     def _append(self, end: TransactionEnd, partition: TopicPartition) -> PendingAppend | BrokerError:

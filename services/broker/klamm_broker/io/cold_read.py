@@ -27,7 +27,7 @@ class ColdRead:
         """Returns the bytes of each slice, or an empty list after `give_up`. Raises LogDirFailure."""
         fds = self._claim()
         try:
-            return [self._read(fd, one) for fd, one in zip(fds, self._slices, strict=False)]
+            return [self._read(fd, located) for fd, located in zip(fds, self._slices, strict=False)]
         finally:
             self._close(fds)
 
@@ -38,8 +38,8 @@ class ColdRead:
     def _open(self) -> list[int]:
         with contextlib.ExitStack() as on_failure:
             fds = []
-            for one in self._slices:
-                fds.append(one.where.segment.files.duplicate_fd())
+            for located in self._slices:
+                fds.append(located.where.segment.files.duplicate_fd())
                 on_failure.callback(self._disk.close, fds[-1])
             on_failure.pop_all()
         return fds
@@ -51,11 +51,11 @@ class ColdRead:
         except IndexError:
             return []
 
-    def _read(self, fd: int, one: LocatedSlice) -> bytes:
+    def _read(self, fd: int, located: LocatedSlice) -> bytes:
         try:
-            return self._disk.read_all(fd, one.size_bytes, one.where.part.position)
+            return self._disk.read_all(fd, located.size_bytes, located.where.part.position)
         except OSError as error:
-            raise one.log_dir.failed(error, "read") from error
+            raise located.log_dir.failed(error, "read") from error
 
     def _close(self, fds: Sequence[int]) -> None:
         for fd in fds:

@@ -70,8 +70,8 @@ class HoldOffsets:
                 break
             asked = (self._ask(stub, shards, part, left_ms) for stub, shards in self._owners(wanted).items())
             for answer in await asyncio.gather(*asked):
-                for partition, one in answer.items():
-                    answers[partition].append(one)
+                for partition, shard_answer in answer.items():
+                    answers[partition].append(shard_answer)
         return {partition: lowest_of(groups, shard_count, answers[partition]) for partition, groups in holds.items()}
 
     def _owners(self, shards: frozenset[int]) -> dict[CoordinatorStub, list[int]]:

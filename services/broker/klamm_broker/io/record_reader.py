@@ -71,10 +71,10 @@ class RecordReader:
         if self._can_lend and _has_files(slices):
             return None
         if not self._can_probe:
-            return [self._read_here(one) for one in slices]
+            return [self._read_here(located) for located in slices]
         copies = []
-        for one in slices:
-            copy = self._copy(one)
+        for located in slices:
+            copy = self._copy(located)
             if copy is None:
                 return None
             copies.append(copy)
@@ -96,24 +96,24 @@ class RecordReader:
         lent: list[Copy | RecordFile] = []
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(close_files, lent)
-            for one in slices:
-                part = self._file(one) if one.size_bytes >= FILE_BYTES_MIN else self._copy(one)
+            for located in slices:
+                part = self._file(located) if located.size_bytes >= FILE_BYTES_MIN else self._copy(located)
                 if part is None:
                     return None
                 lent.append(part)
             on_failure.pop_all()
         return lent
 
-    def _file(self, one: LocatedSlice) -> RecordFile | None:
-        part = one.where.part
+    def _file(self, located: LocatedSlice) -> RecordFile | None:
+        part = located.where.part
         end = part.position + part.size_bytes
-        fd = one.where.segment.files.duplicate_fd()
+        fd = located.where.segment.files.duplicate_fd()
         self._lent_files += 1
-        file = RecordFile(self._disk, one.log_dir, fd, part.position, part.size_bytes, on_close=self._on_closed)
+        file = RecordFile(self._disk, located.log_dir, fd, part.position, part.size_bytes, on_close=self._on_closed)
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(file.close)
             for position in (*range(part.position, end, PROBE_STRIDE_BYTES), end - 1):
-                if not self._read_if_resident(one, fd, self._scratch[:1], position):
+                if not self._read_if_resident(located, fd, self._scratch[:1], position):
                     return None
             on_failure.pop_all()
         return file
@@ -121,36 +121,36 @@ class RecordReader:
     def _on_closed(self) -> None:
         self._lent_files -= 1
 
-    def _copy(self, one: LocatedSlice) -> bytearray | None:
-        copy = bytearray(one.size_bytes)
-        return copy if self._probe(one, memoryview(copy)) else None
+    def _copy(self, located: LocatedSlice) -> bytearray | None:
+        copy = bytearray(located.size_bytes)
+        return copy if self._probe(located, memoryview(copy)) else None
 
     def _read_resident(self, slices: Sequence[LocatedSlice]) -> list[Buffer] | None:
         """Reads the slices, or returns None if a part of one is not in memory."""
         if not self._can_probe:
-            return [self._read_here(one) for one in slices]
-        size_bytes = sum(one.size_bytes for one in slices)
+            return [self._read_here(located) for located in slices]
+        size_bytes = sum(located.size_bytes for located in slices)
         free = self._scratch if size_bytes <= SCRATCH_BYTES else memoryview(bytearray(size_bytes))
         parts: list[Buffer] = []
-        for one in slices:
-            part, free = free[: one.size_bytes], free[one.size_bytes :]
-            if not self._probe(one, part):
+        for located in slices:
+            part, free = free[: located.size_bytes], free[located.size_bytes :]
+            if not self._probe(located, part):
                 return None
             parts.append(part)
         return parts
 
-    def _probe(self, one: LocatedSlice, into: memoryview) -> bool:
-        segment = one.where.segment
+    def _probe(self, located: LocatedSlice, into: memoryview) -> bool:
+        segment = located.where.segment
         if segment.files.is_open:
-            return self._read_if_resident(one, segment.files.fd, into, one.where.part.position)
+            return self._read_if_resident(located, segment.files.fd, into, located.where.part.position)
         # The fetch has more segments than stay open.
         fd = segment.files.duplicate_fd()
         try:
-            return self._read_if_resident(one, fd, into, one.where.part.position)
+            return self._read_if_resident(located, fd, into, located.where.part.position)
         finally:
             self._disk.close(fd)
 
-    def _read_if_resident(self, one: LocatedSlice, fd: int, into: memoryview, position: int) -> bool:
+    def _read_if_resident(self, located: LocatedSlice, fd: int, into: memoryview, position: int) -> bool:
         """Fills `into` if all requested bytes are in memory. Returns True if it did."""
         try:
             return self._disk.preadv(fd, [into], position, os.RWF_NOWAIT) == len(into)
@@ -158,16 +158,16 @@ class RecordReader:
             return False
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:
-                log.warning("the file system does not report which data is in memory, log_dir=%s", one.log_dir.path)
+                log.warning("the file system does not report which data is in memory, log_dir=%s", located.log_dir.path)
                 self._can_probe = self._can_lend = False
                 return False
-            raise one.log_dir.failed(error, "read") from error
+            raise located.log_dir.failed(error, "read") from error
 
-    def _read_here(self, one: LocatedSlice) -> bytes:
+    def _read_here(self, located: LocatedSlice) -> bytes:
         try:
-            return one.where.segment.files.read(one.where.part)
+            return located.where.segment.files.read(located.where.part)
         except OSError as error:
-            raise one.log_dir.failed(error, "read") from error
+            raise located.log_dir.failed(error, "read") from error
 
     async def _read_cold(self, slices: Sequence[LocatedSlice]) -> list[bytes]:
         read = ColdRead(self._disk, slices)
@@ -179,6 +179,6 @@ class RecordReader:
 
 def _has_files(slices: Sequence[LocatedSlice]) -> bool:
     """Returns True if the fetch is long enough to send, and a slice is long enough to lend as a file."""
-    return sum(one.size_bytes for one in slices) > COPIED_BYTES_MAX and any(
-        one.size_bytes >= FILE_BYTES_MIN for one in slices
+    return sum(located.size_bytes for located in slices) > COPIED_BYTES_MAX and any(
+        located.size_bytes >= FILE_BYTES_MIN for located in slices
     )

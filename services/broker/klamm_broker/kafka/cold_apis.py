@@ -142,7 +142,7 @@ class ColdApis:
             return Waiting(self._list_very_many_offsets(request))
         lookups = partitions.list_offsets(request, messages.decode(request), self._list_offsets)
         found = self._slices.begin(lookups)
-        listed = [one for one in found or () if isinstance(one, ListedOffset)]
+        listed = [offset for offset in found or () if isinstance(offset, ListedOffset)]
         if found is None or len(listed) < len(found):
             return Waiting(self._list_many_offsets(request, lookups, found))
         fields = partitions.listed_fields(listed, request.version)

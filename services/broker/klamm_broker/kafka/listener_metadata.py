@@ -53,7 +53,7 @@ class ListenerMetadata:
         """Returns the brokers that Metadata lists, sorted by id: live brokers, and those that were fenced a moment
         ago."""
         recently_fenced = self._recently_fenced()
-        return [one for one in self.registered() if not one.fenced or one.broker_id in recently_fenced]
+        return [broker for broker in self.registered() if not broker.fenced or broker.broker_id in recently_fenced]
 
     def registered(self) -> list[ListenerBroker]:
         """Returns all registered brokers with this listener, including fenced ones, sorted by id."""

@@ -37,5 +37,7 @@ class RecentlyFencedBrokers:
                 for broker in brokers.values()
                 if broker.fenced and not broker.in_controlled_shutdown
             }
-            self._until_ms = {each: self._until_ms.get(each, now_ms + self._listed_ms) for each in gone}
+            self._until_ms = {
+                registration: self._until_ms.get(registration, now_ms + self._listed_ms) for registration in gone
+            }
         return frozenset(broker_id for (broker_id, _), until_ms in self._until_ms.items() if now_ms < until_ms)

@@ -89,7 +89,7 @@ class HeldRetention:
         waiting = list(self._waiting())
         answers: Mapping[TopicPartition, LowOffset | None] = {}
         if waiting:
-            answers = await self._offsets.lowest({one.partition.topic_partition: one.groups for one in waiting})
+            answers = await self._offsets.lowest({entry.partition.topic_partition: entry.groups for entry in waiting})
         self.held.replace(self._applied(waiting, answers))
 
     def _waiting(self) -> Iterable[_Waiting]:
@@ -110,15 +110,15 @@ class HeldRetention:
     ) -> dict[TopicPartition, HeldPartition]:
         """Applies retention, and returns the partitions of which it keeps segments for groups."""
         held = {}
-        for one in waiting:
-            topic_partition = one.partition.topic_partition
-            if not one.is_current or self._replicas.get(topic_partition) is not one.partition:
+        for entry in waiting:
+            topic_partition = entry.partition.topic_partition
+            if not entry.is_current or self._replicas.get(topic_partition) is not entry.partition:
                 continue
             lowest = answers.get(topic_partition)
             try:
-                decision = self._apply(one.partition, lowest)
+                decision = self._apply(entry.partition, lowest)
             except BrokerError as error:
-                self._note(one.partition, error)
+                self._note(entry.partition, error)
                 continue
             if decision.held_bytes:
                 held[topic_partition] = HeldPartition(lowest, decision.held_bytes, decision.bound_due_ms)

@@ -192,8 +192,8 @@ class LogScrubber:
     def status(self) -> list[ScrubStatus]:
         """Returns the state of each replica's scrub, with the damages that it found."""
         damages: dict[TopicPartition, list[Damage]] = {}
-        for one in [*self._open.values(), *self._closed]:
-            damages.setdefault(one.topic_partition, []).append(one)
+        for damage in [*self._open.values(), *self._closed]:
+            damages.setdefault(damage.topic_partition, []).append(damage)
         return [
             ScrubStatus(
                 name,
@@ -310,7 +310,7 @@ class LogScrubber:
                 "a transaction index cannot be rebuilt from its segment alone: copy the replica again, from another"
                 " broker (klamm reassign) or into another log directory"
             )
-        if any(one.end_offset > partition.high_watermark for one in verdict.ranges):
+        if any(damaged.end_offset > partition.high_watermark for damaged in verdict.ranges):
             return _unrepaired("not all of the damaged range is committed yet")
         if partition_log.replacement.is_under_way:
             return _unrepaired("the log is being compacted")
@@ -358,7 +358,7 @@ class LogScrubber:
         image = partition.image
         if image is None or not partition.has_leader:
             return []
-        others = [one for one in image.isr if one != self._broker_id]
+        others = [replica for replica in image.isr if replica != self._broker_id]
         return sorted(others, key=lambda other: other != image.leader)
 
     async def _rewrite(self, partition: Partition, job: ScrubJob, verdict: SegmentVerdict, broker_id: int) -> Rewritten:
@@ -438,7 +438,7 @@ class LogScrubber:
     def load(self) -> None:
         """Continues from the stored checkpoints. If one is unreadable, the scrub of its log dir begins again."""
         states: dict[TopicPartition, LogState] = {}
-        for log_dir in dict.fromkeys(one.log_dir for one in self._logs.hosted.current.values()):
+        for log_dir in dict.fromkeys(partition_log.log_dir for partition_log in self._logs.hosted.current.values()):
             try:
                 states |= read_states(self._disk, f"{log_dir.path}/{SCRUB_FILE}")
             except (CheckpointError, OSError) as error:

@@ -88,7 +88,7 @@ class Storage:
         for deletion in deletions:
             self.maintenance.retire(deletion)
         self.scrubber.load()
-        self._log_dir_ids |= {path: one.bytes for path, one in self._logs.directories.ids().items()}
+        self._log_dir_ids |= {path: directory_id.bytes for path, directory_id in self._logs.directories.ids().items()}
 
     @property
     def log_dir_ids(self) -> tuple[bytes, ...]:

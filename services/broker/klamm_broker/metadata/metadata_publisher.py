@@ -130,9 +130,9 @@ class MetadataPublisher:
         await asyncio.sleep(0)
         await self._delete_logs(gone)
         missing = self._without_unreadable(missing, old)
-        await self._open_logs([one.log for one in missing])
-        for one in missing:
-            self._host(one)
+        await self._open_logs([new_replica.log for new_replica in missing])
+        for new_replica in missing:
+            self._host(new_replica)
         self._replicas.image = new
         self._on_applied()
 
@@ -188,14 +188,14 @@ class MetadataPublisher:
             wanted += self._changed_replicas_of(
                 after, {partition.partition: partition for partition in before.partitions}, image
             )
-        wanted += self._refused_before({one.log.topic_partition for one in wanted}, image)
+        wanted += self._refused_before({changed_replica.log.topic_partition for changed_replica in wanted}, image)
         here, missing = [], []
-        for one in wanted:
-            replica = self._replicas.get(one.log.topic_partition)
-            if replica is None or one.log.topic_partition in gone:
-                missing.append(one)
+        for wanted_replica in wanted:
+            replica = self._replicas.get(wanted_replica.log.topic_partition)
+            if replica is None or wanted_replica.log.topic_partition in gone:
+                missing.append(wanted_replica)
             else:
-                here.append((replica, one.image))
+                here.append((replica, wanted_replica.image))
         return here, missing
 
     def _refused_before(self, wanted: set[TopicPartition], image: MetadataImage) -> list[_NewReplica]:
@@ -209,7 +209,7 @@ class MetadataPublisher:
             if topic is not None
             for changed_replica in self._changed_replicas_of(topic, {}, image)
         ]
-        return [one for one in again if one.log.topic_partition in refused]
+        return [changed_replica for changed_replica in again if changed_replica.log.topic_partition in refused]
 
     def _changed_replicas_of(
         self, topic: TopicImage, before: Mapping[int, PartitionImage], image: MetadataImage
@@ -227,13 +227,13 @@ class MetadataPublisher:
         if not unreadable:
             return list(missing)
         rest = []
-        for one in missing:
-            name = one.log.topic_partition
-            if self._logs.get(name) is None and _is_known(one.log, old):
+        for new_replica in missing:
+            name = new_replica.log.topic_partition
+            if self._logs.get(name) is None and _is_known(new_replica.log, old):
                 reason = f"{name} is in no readable log directory; its log may be in {unreadable}"
-                self._take_offline(one.log, ErrorCode.KAFKA_STORAGE_ERROR.exception(reason))
+                self._take_offline(new_replica.log, ErrorCode.KAFKA_STORAGE_ERROR.exception(reason))
             else:
-                rest.append(one)
+                rest.append(new_replica)
         return rest
 
     async def _open_logs(self, wanted: Sequence[NewLog]) -> None:

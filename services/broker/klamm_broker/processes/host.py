@@ -112,7 +112,7 @@ def _spec(config: BrokerConfig, place: Place, options: argparse.Namespace) -> Ch
         arguments=[
             "klamm_broker",
             *file,
-            *(f"--set={each}" for each in options.set),
+            *(f"--set={setting}" for setting in options.set),
             f"--process={place.number}/{place.total}",
         ],
         address=f"{host}:{dialled.port}",

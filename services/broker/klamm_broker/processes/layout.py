@@ -68,9 +68,9 @@ def found_processes(directories: Iterable[str]) -> int:
     """Returns the number of processes for which the host has log directories, at least 1."""
     numbers = [1]
     for directory in map(Path, directories):
-        for each in directory.parent.glob(f"{directory.name}-*"):
-            suffix = each.name.removeprefix(f"{directory.name}-")
-            if suffix.isdecimal() and each.is_dir() and any(each.iterdir()):
+        for path in directory.parent.glob(f"{directory.name}-*"):
+            suffix = path.name.removeprefix(f"{directory.name}-")
+            if suffix.isdecimal() and path.is_dir() and any(path.iterdir()):
                 numbers.append(int(suffix))
     return max(numbers)
 
@@ -116,7 +116,7 @@ def check_ports(configs: Sequence[BrokerConfig]) -> None:
 
 
 def _ports(config: BrokerConfig) -> Iterable[tuple[str, int]]:
-    yield from ((one.name, one.port) for one in config.resolved_listeners().bound)
+    yield from ((listener.name, listener.port) for listener in config.resolved_listeners().bound)
     yield "metrics.port", config.metrics_port
 
 

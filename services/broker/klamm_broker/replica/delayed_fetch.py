@@ -51,9 +51,9 @@ class DelayedFetch:
 
     def try_complete(self) -> bool:
         arrived_bytes = 0
-        for one in self._awaited:
-            arrived_bytes += one.arrived_bytes()
-            if arrived_bytes >= self._missing_bytes or one.is_lost():
+        for partition in self._awaited:
+            arrived_bytes += partition.arrived_bytes()
+            if arrived_bytes >= self._missing_bytes or partition.is_lost():
                 self._on_done()
                 return True
         return False

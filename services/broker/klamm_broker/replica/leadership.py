@@ -239,7 +239,7 @@ class Leadership:
         Returns None if there is none to add."""
         if self.pending is not None or len(self.isr) == self.replica_count:
             return None
-        if not all(one == self._broker_id or self._brokers.is_eligible(one) for one in self.isr):
+        if not all(replica == self._broker_id or self._brokers.is_eligible(replica) for replica in self.isr):
             return None  # the controller refuses a set with a member that is fenced or shutting down
         needed_offset = max(high_watermark, self.start_offset)
         joining = [
@@ -261,7 +261,7 @@ class Leadership:
             if replica in self.followers
             and not self.followers[replica].is_caught_up(log_end_offset, now_ms=now_ms, lag_time_max_ms=lag_time_max_ms)
         }
-        return self._propose(tuple(one for one in self.isr if one not in lagging)) if lagging else None
+        return self._propose(tuple(replica for replica in self.isr if replica not in lagging)) if lagging else None
 
     def _propose(self, isr: tuple[int, ...]) -> IsrChange:
         members = tuple(IsrMember(replica, self._broker_epoch_of(replica)) for replica in isr)

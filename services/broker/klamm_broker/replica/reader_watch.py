@@ -62,13 +62,13 @@ class ReaderWatch:
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, dict[WatchedPartition, None]] = {}
 
-    def add(self, one: WatchedPartition) -> None:
-        self._partitions.setdefault(one.cursor.topic_partition, {})[one] = None
+    def add(self, partition: WatchedPartition) -> None:
+        self._partitions.setdefault(partition.cursor.topic_partition, {})[partition] = None
 
-    def remove(self, one: WatchedPartition) -> None:
-        name = one.cursor.topic_partition
+    def remove(self, partition: WatchedPartition) -> None:
+        name = partition.cursor.topic_partition
         watched = self._partitions[name]
-        del watched[one]
+        del watched[partition]
         if not watched:
             del self._partitions[name]
 
@@ -76,8 +76,8 @@ class ReaderWatch:
         """Notifies the sessions that a replica's readable records, log start, epoch or role may have changed."""
         watched = self._partitions.get(name)
         if watched is not None:
-            for one in tuple(watched):
-                one.reader.on_change(one)
+            for partition in tuple(watched):
+                partition.reader.on_change(partition)
 
 
 class WatchedReader:
@@ -100,43 +100,43 @@ class WatchedReader:
 
     def take(self, key: PartitionKey, cursor: FetchCursor) -> bool:
         """Adds a partition, or changes its position. Returns True if it is new."""
-        one = self.partitions.get(key)
-        if one is not None:
-            self.rename(one, cursor.topic_partition)
-            one.cursor = cursor
-            self.on_change(one)
+        partition = self.partitions.get(key)
+        if partition is not None:
+            self.rename(partition, cursor.topic_partition)
+            partition.cursor = cursor
+            self.on_change(partition)
             return False
-        one = self.partitions[key] = WatchedPartition(self, cursor)
-        self._put_last(one)
-        self._watch_as(one, cursor.topic_partition)
-        self.on_change(one)
+        partition = self.partitions[key] = WatchedPartition(self, cursor)
+        self._put_last(partition)
+        self._watch_as(partition, cursor.topic_partition)
+        self.on_change(partition)
         return True
 
     def forget(self, key: PartitionKey) -> bool:
         """Removes a partition. Returns False if the session does not have it."""
-        one = self.partitions.pop(key, None)
-        if one is None:
+        partition = self.partitions.pop(key, None)
+        if partition is None:
             return False
-        self._unwatch(one)
-        self.active.pop(one, None)
+        self._unwatch(partition)
+        self.active.pop(partition, None)
         self.tick += 1
         return True
 
-    def rename(self, one: WatchedPartition, name: TopicPartition) -> None:
+    def rename(self, partition: WatchedPartition, name: TopicPartition) -> None:
         """Sets the name of the partition, whose topic the client names by id."""
-        if name != one.cursor.topic_partition:
-            self._unwatch(one)
-            self._watch_as(one, name)
-            self.on_change(one)
+        if name != partition.cursor.topic_partition:
+            self._unwatch(partition)
+            self._watch_as(partition, name)
+            self.on_change(partition)
 
-    def _watch_as(self, one: WatchedPartition, name: TopicPartition) -> None:
-        one.cursor.topic_partition = name
+    def _watch_as(self, partition: WatchedPartition, name: TopicPartition) -> None:
+        partition.cursor.topic_partition = name
         self.topics[name.topic] = self.topics.get(name.topic, 0) + 1
-        self._watch.add(one)
+        self._watch.add(partition)
 
-    def _unwatch(self, one: WatchedPartition) -> None:
-        topic = one.cursor.topic_partition.topic
-        self._watch.remove(one)
+    def _unwatch(self, partition: WatchedPartition) -> None:
+        topic = partition.cursor.topic_partition.topic
+        self._watch.remove(partition)
         self.topics[topic] -= 1
         if not self.topics[topic]:
             del self.topics[topic]
@@ -152,15 +152,15 @@ class WatchedReader:
 
     # Changes
 
-    def on_change(self, one: WatchedPartition) -> None:
+    def on_change(self, partition: WatchedPartition) -> None:
         """Makes the partition active, and completes fetches that have waited for it."""
         self.tick += 1
-        one.changed_at = self.tick
-        if one not in self.active:
-            self.active[one] = None
-            if one.awaited is not None:
+        partition.changed_at = self.tick
+        if partition not in self.active:
+            self.active[partition] = None
+            if partition.awaited is not None:
                 for awaited in self._waits.values():
-                    awaited.setdefault(one, one.awaited)
+                    awaited.setdefault(partition, partition.awaited)
         for wait in tuple(self._waits):
             if wait.try_complete():
                 del self._waits[wait]
@@ -181,21 +181,21 @@ class WatchedReader:
             if partition not in self.active:
                 self.on_change(partition)
 
-    def move_back(self, one: WatchedPartition) -> None:
+    def move_back(self, partition: WatchedPartition) -> None:
         """Reads the partition after all others, because it has just returned records."""
-        self._put_last(one)
+        self._put_last(partition)
         self.tick += 1
 
-    def _put_last(self, one: WatchedPartition) -> None:
+    def _put_last(self, partition: WatchedPartition) -> None:
         self._last_rank += 1
-        one.rank = self._last_rank
+        partition.rank = self._last_rank
 
-    def rest(self, one: WatchedPartition, answer: PartitionAnswer) -> None:
+    def rest(self, partition: WatchedPartition, answer: PartitionAnswer) -> None:
         """Ends the reading of a partition until it changes. `answer` is from its newest state."""
         assert answer.caught_up is not None, answer
         assert self._terms is not None, answer
-        one.awaited = AwaitedPartition(answer.caught_up, read_committed=self._terms.read_committed)
-        del self.active[one]
+        partition.awaited = AwaitedPartition(answer.caught_up, read_committed=self._terms.read_committed)
+        del self.active[partition]
         self.tick += 1
 
     # Waiting
@@ -248,7 +248,7 @@ class ReaderContext:
         if self._located_at != reader.tick:
             self._located_at = reader.tick
             self._located = sorted(reader.active, key=_rank)
-            self._cursors = [one.cursor for one in self._located]
+            self._cursors = [partition.cursor for partition in self._located]
         return self._cursors
 
     def begin_wait(
@@ -256,9 +256,9 @@ class ReaderContext:
     ) -> DelayedFetch:
         """Returns the fetch that waits. `located` are the states of the partitions of the last `cursors`."""
         awaited = dict(zip(self._located, located, strict=True))
-        for one in self._reader.active:
-            if one not in awaited and one.awaited is not None:
-                awaited[one] = one.awaited  # it has changed since the others were located
+        for partition in self._reader.active:
+            if partition not in awaited and partition.awaited is not None:
+                awaited[partition] = partition.awaited  # it has changed since the others were located
         wait = DelayedFetch(awaited.values(), missing_bytes, on_done)
         self._reader.begin_wait(wait, awaited)
         return wait
@@ -271,19 +271,19 @@ class ReaderContext:
         """Returns those of the answers that must be sent. `answers` are those to the last `cursors`."""
         reader = self._reader
         selected, with_records = [], []
-        for one, answer in zip(self._located, answers, strict=True):
-            if one.has_changes(answer):
+        for partition, answer in zip(self._located, answers, strict=True):
+            if partition.has_changes(answer):
                 selected.append(answer)
-            if one not in reader.active:
+            if partition not in reader.active:
                 continue
             if answer.records_bytes:
-                with_records.append(one)
-            elif answer.caught_up is not None and one.changed_at <= self._located_at:
-                reader.rest(one, answer)
+                with_records.append(partition)
+            elif answer.caught_up is not None and partition.changed_at <= self._located_at:
+                reader.rest(partition, answer)
         for record in with_records:
             reader.move_back(record)
         return selected
 
 
-def _rank(one: WatchedPartition) -> int:
-    return one.rank
+def _rank(partition: WatchedPartition) -> int:
+    return partition.rank

@@ -40,12 +40,12 @@ def rack_aware_selector(rack_of: RackOf) -> ReplicaSelector:
         near = [(nearness(client_rack, rack_of(replica.broker_id) or ""), replica) for replica in replicas]
         levels, chosen = max(
             near,
-            key=lambda each: (
-                each[0],
-                each[1].is_leader,
-                each[1].end_offset,
-                each[1].caught_up_ms,
-                -each[1].broker_id,
+            key=lambda candidate: (
+                candidate[0],
+                candidate[1].is_leader,
+                candidate[1].end_offset,
+                candidate[1].caught_up_ms,
+                -candidate[1].broker_id,
             ),
             default=(0, None),
         )

@@ -52,7 +52,7 @@ class LogStartTeller:
             await self._has_untold.wait()
             self._has_untold.clear()
             noted, self._untold = list(self._untold), {}
-            starts = [one for topic_partition in noted if (one := self._start_of(topic_partition)) is not None]
+            starts = [start for topic_partition in noted if (start := self._start_of(topic_partition)) is not None]
             for first in range(0, len(starts), PARTITIONS_PER_CALL):
                 await self._send(TellLogStartsRequest(partitions=starts[first : first + PARTITIONS_PER_CALL]))
             await asyncio.sleep(PAUSE_S)

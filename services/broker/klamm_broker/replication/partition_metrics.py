@@ -61,8 +61,8 @@ def watch_partitions(partitions: Callable[[], Sequence[Partition]], wall_ms: Cal
             (partition.topic_partition, value(partition)) for partition in partitions() if partition.is_leader
         ]
 
-    _HIGH_WATERMARK.set_function(of_led(lambda one: one.high_watermark))
-    _LOG_START.set_function(of_led(lambda one: one.log.log_start_offset))
+    _HIGH_WATERMARK.set_function(of_led(lambda partition: partition.high_watermark))
+    _LOG_START.set_function(of_led(lambda partition: partition.log.log_start_offset))
     _LOG_START_IN_4H.set_function(lambda: _forecasts(partitions(), wall_ms()))
     _LOG_SIZE.set_function(
         lambda: [(partition.topic_partition, partition.log.segments.size_bytes) for partition in partitions()]

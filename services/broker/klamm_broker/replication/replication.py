@@ -132,7 +132,9 @@ class Replication:
         self._spawn("resignations", self.resignations.run())
         self._spawn("leaderless-logs", self._leaderless.run())
         self._spawn("log-starts", self._log_starts.run())
-        self._spawn("full-disks", self._full_disks.run({one.log_dir for one in self._logs.hosted.all()}))
+        self._spawn(
+            "full-disks", self._full_disks.run({partition_log.log_dir for partition_log in self._logs.hosted.all()})
+        )
         self._spawn("isr-expiration", self._expire())
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -320,7 +322,7 @@ def max_lag(partitions: Iterable[Partition]) -> int:
     """Returns the largest number of records that a follower on this broker is behind its leader, as of the leaders'
     last answers."""
     following = (partition.following for partition in list(partitions))
-    return max((one.lag for one in following if one is not None), default=0)
+    return max((follower.lag for follower in following if follower is not None), default=0)
 
 
 def _min_isr(partition: Partition, leadership: Leadership) -> int:

@@ -39,7 +39,7 @@ class AuditSettings:
         "",
         valid=Validator(
             "TYPE:NAME with semicolons between them, as User:admin;User:CN=broker,O=shop",
-            lambda value: all(":" in one for one in value.split(";") if one.strip()),
+            lambda value: all(":" in principal for principal in value.split(";") if principal.strip()),
         ),
         doc="Principals, separated by semicolons, of which the audit writes only failed logins, because"
         " any client can claim to be such a principal. Klamm's own setting; Kafka has none.",
@@ -85,4 +85,6 @@ class AuditSettings:
 
     def audit_excluded_principal_names(self) -> frozenset[str]:
         """The principals that `audit.excluded.principals` names."""
-        return frozenset(one.strip() for one in self.audit_excluded_principals.split(";") if one.strip())
+        return frozenset(
+            principal.strip() for principal in self.audit_excluded_principals.split(";") if principal.strip()
+        )

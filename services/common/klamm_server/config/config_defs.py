@@ -176,7 +176,7 @@ def _synonyms(first: str, names: Sequence[str], layers: Sequence[Layer]) -> list
 
 
 _STAND_INS: Mapping[str, list[str]] = {
-    synonym.name: [one.name for one in synonyms] for synonyms in SYNONYMS.values() for synonym in synonyms
+    synonym.name: [stand_in.name for stand_in in synonyms] for synonyms in SYNONYMS.values() for synonym in synonyms
 }
 
 

@@ -111,7 +111,7 @@ def _called_grpc(own: ListenerTexts, name: str) -> ListenerTexts:
     return ListenerTexts(
         listeners=list(map(renamed, own.listeners)),
         advertised=None if own.advertised is None else list(map(renamed, own.advertised)),
-        protocol_map=[each for each in own.protocol_map if each.partition(":")[0] != name],
+        protocol_map=[entry for entry in own.protocol_map if entry.partition(":")[0] != name],
         between_servers=_GRPC if is_between_servers else own.between_servers,
     )
 
@@ -125,7 +125,7 @@ def _with_grpc(own: ListenerTexts, default: str, *, is_alone: bool) -> ListenerT
     """Adds a listener for gRPC at the hosts of the first listener. With `is_alone` the server has no other listener."""
     port = default.rpartition(":")[2]
     first = own.listeners[0]
-    dialled = next((each for each in own.advertised or () if name_in(each) == name_in(first)), None)
+    dialled = next((address for address in own.advertised or () if name_in(address) == name_in(first)), None)
     listener = f"{_GRPC}://{_host(first)}:{port}"
     advertised = [] if dialled is None else [f"{_GRPC}://{_host(dialled)}:{port}"]
     if is_alone:

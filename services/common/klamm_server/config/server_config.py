@@ -78,7 +78,7 @@ MIGRATION: Final = "security.migration.enable"
 
 
 def _principals(text: str) -> list[str]:
-    return [one.strip() for one in text.split(";") if one.strip()]
+    return [principal.strip() for principal in text.split(";") if principal.strip()]
 
 
 def _are_principals(text: str) -> bool:
@@ -295,7 +295,9 @@ class ServiceConfig(AuditSettings):
     def passes_over_client_auth(self, listener: str) -> bool:
         """Returns whether `ssl.client.auth` is set but does not apply to that listener, because clients log in there
         (KIP-684). At such a listener only the setting with the listener's prefix applies."""
-        wants_sasl = any(one.name == listener and one.security.wants_sasl for one in self.resolved_listeners().bound)
+        wants_sasl = any(
+            bound.name == listener and bound.security.wants_sasl for bound in self.resolved_listeners().bound
+        )
         return wants_sasl and _CLIENT_AUTH in self.originals and self._client_auth_at(listener) not in self.originals
 
     def _client_auth_at(self, listener: str) -> str:
@@ -380,12 +382,12 @@ class ServiceConfig(AuditSettings):
             )
         if not is_anonymous_super or self.security_migration_enable:
             return
-        for one in listeners.bound:
-            if not (one.is_local or one.security.wants_sasl or self._is_mutual(one)):
+        for listener in listeners.bound:
+            if not (listener.is_local or listener.security.wants_sasl or self._is_mutual(listener)):
                 raise ConfigError(
-                    f"super.users: {ANONYMOUS} is every client of the listener {one.name}, {one.host}:{one.port}:"
-                    " expected a loopback address there, a login or a certificate of every client there or, while"
-                    f" clients change to other listeners, {MIGRATION}=true"
+                    f"super.users: {ANONYMOUS} is every client of the listener {listener.name},"
+                    f" {listener.host}:{listener.port}: expected a loopback address there, a login or a certificate of"
+                    f" every client there or, while clients change to other listeners, {MIGRATION}=true"
                 )
 
     def _is_mutual(self, listener: Listener) -> bool:
@@ -499,7 +501,9 @@ def log_effective(config: ServiceConfig) -> None:
         log.warning("these configs were set and have no effect here, because %s: %s", reason, ", ".join(names))
     if config.process_roles is not None:
         bound = config.resolved_listeners().bound
-        shown = ", ".join(f"{one.name} ({one.protocol_name}) at {one.host}:{one.port}" for one in bound)
+        shown = ", ".join(
+            f"{listener.name} ({listener.protocol_name}) at {listener.host}:{listener.port}" for listener in bound
+        )
         log.info("process.roles is set, as in a configuration for Kafka: the %s has %s", config.ROLE.value, shown)
 
 

@@ -162,7 +162,7 @@ def changed_configs(old: MetadataImage, new: MetadataImage) -> frozenset[ConfigK
     )
 
 
-def _differs(one: object, other: object) -> bool:
+def _differs(old: object, new: object) -> bool:
     """Returns whether two objects differ. Identical objects are equal; only images with a snapshot between them have
     equal objects that are not identical."""
-    return one is not other and one != other
+    return old is not new and old != new

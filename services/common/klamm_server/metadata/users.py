@@ -32,7 +32,9 @@ def _described(image: MetadataImage, name: str, times: int) -> DescribedUser:
     if times > 1:
         return _refused(name, ErrorCode.DUPLICATE_RESOURCE, f"is named {times} times")
     found = image.scram_credentials
-    credentials = tuple((each, found[name, each].iterations) for each in ScramMechanism if (name, each) in found)
+    credentials = tuple(
+        (mechanism, found[name, mechanism].iterations) for mechanism in ScramMechanism if (name, mechanism) in found
+    )
     if not credentials:
         return _refused(name, ErrorCode.RESOURCE_NOT_FOUND, "has no credentials")
     return DescribedUser(name=name, credentials=credentials)

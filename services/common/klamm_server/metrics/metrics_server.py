@@ -90,7 +90,7 @@ class MetricsServer:
 
     def on_connected(self, connection: _Connection) -> None:
         if len(self._connections) >= CONNECTIONS_MAX:
-            waited_for = (one for one in self._connections if not one.is_answered)
+            waited_for = (other for other in self._connections if not other.is_answered)
             gone = next(waited_for, next(iter(self._connections)))
             del self._connections[gone]
             gone.end()

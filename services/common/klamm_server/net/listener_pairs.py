@@ -12,7 +12,7 @@ def kafka_beside(listeners: ListenerSet, own_settings: Callable[[str], Mapping[s
 
     A client of both is the same user there and reaches the same host. So the two listeners have the same advertised
     host, the same security, and the same settings of their own, which `own_settings` returns by the listener's name."""
-    dialled = {one.name: one for one in listeners.advertised}
+    dialled = {listener.name: listener for listener in listeners.advertised}
 
     def is_beside(grpc: Listener, kafka: Listener) -> bool:
         return (

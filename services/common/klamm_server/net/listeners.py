@@ -119,7 +119,7 @@ class ListenerSet:
 
     def of(self, protocol: SecurityProtocol) -> tuple[Listener, ...]:
         """Returns the listeners for that protocol."""
-        return tuple(one for one in self.bound if one.protocol is protocol)
+        return tuple(listener for listener in self.bound if listener.protocol is protocol)
 
     @property
     def between_servers(self) -> Listener:
@@ -129,12 +129,16 @@ class ListenerSet:
     @property
     def secured(self) -> tuple[Listener, ...]:
         """The listeners with TLS, and those where clients log in."""
-        return tuple(one for one in self.bound if one.security != PLAIN)
+        return tuple(listener for listener in self.bound if listener.security != PLAIN)
 
     def dialled(self, ports: Mapping[str, int]) -> tuple[Listener, ...]:
         """Returns the addresses that others dial to reach the listeners in `ports`. It has the bound port of each
         listener by name, which replaces a configured port 0."""
-        return tuple(one._replace(port=one.port or ports[one.name]) for one in self.advertised if one.name in ports)
+        return tuple(
+            listener._replace(port=listener.port or ports[listener.name])
+            for listener in self.advertised
+            if listener.name in ports
+        )
 
 
 def listener_set(
@@ -151,22 +155,24 @@ def listener_set(
     bound = tuple(_parse(_NAMES, text, protocols) for text in listeners)
     _check_names(_NAMES, bound)
     _check_ports(bound)
-    if all(one.protocol is not SecurityProtocol.GRPC for one in bound):
+    if all(listener.protocol is not SecurityProtocol.GRPC for listener in bound):
         raise ConfigError(f"listeners: no gRPC listener, expected a GRPC://host:port besides {listeners[0]!r}")
     if between_servers is not None:
         bound = _with_first(bound, between_servers.upper())
     named = [_parse(_ADVERTISED, text, protocols) for text in advertised or ()]
     _check_names(_ADVERTISED, named)
-    names = [one.name for one in bound]
-    for one in named:
-        if one.name not in names:
+    names = [listener.name for listener in bound]
+    for listener in named:
+        if listener.name not in names:
             raise ConfigError(
-                f"{_ADVERTISED}: {one.name} is not a listener of this server, expected one of {', '.join(names)}"
+                f"{_ADVERTISED}: {listener.name} is not a listener of this server, expected one of {', '.join(names)}"
             )
-        if one.host in _EVERY_INTERFACE:
-            raise ConfigError(f"{_ADVERTISED}: {one.host!r} is not an address that other hosts can connect to")
-    by_name = {one.name: one for one in named}
-    return ListenerSet(bound, tuple(by_name.get(one.name) or _dialled_as_bound(one, advertised) for one in bound))
+        if listener.host in _EVERY_INTERFACE:
+            raise ConfigError(f"{_ADVERTISED}: {listener.host!r} is not an address that other hosts can connect to")
+    by_name = {listener.name: listener for listener in named}
+    return ListenerSet(
+        bound, tuple(by_name.get(listener.name) or _dialled_as_bound(listener, advertised) for listener in bound)
+    )
 
 
 def find(listeners: Iterable[Listener], name: str, protocol: SecurityProtocol) -> Listener | None:
@@ -180,7 +186,7 @@ def between_servers(listeners: Iterable[Listener], own: Listener) -> Listener | 
     alike = [
         listener for listener in listeners if listener.protocol is own.protocol and listener.security == own.security
     ]
-    return next((one for one in alike if one.name == own.name), next(iter(alike), None))
+    return next((listener for listener in alike if listener.name == own.name), next(iter(alike), None))
 
 
 def first(listeners: Iterable[Listener], protocol: SecurityProtocol) -> Listener | None:
@@ -255,9 +261,9 @@ def _with_first(bound: tuple[Listener, ...], name: str) -> tuple[Listener, ...]:
     """The listeners, with the gRPC listener `name` before the others."""
     found = find(bound, name, SecurityProtocol.GRPC)
     if found is None:
-        names = ", ".join(one.name for one in bound if one.protocol is SecurityProtocol.GRPC)
+        names = ", ".join(listener.name for listener in bound if listener.protocol is SecurityProtocol.GRPC)
         raise ConfigError(f"{_BETWEEN_SERVERS}: {name} is not a gRPC listener of this server, expected one of {names}")
-    return found, *(one for one in bound if one is not found)
+    return found, *(listener for listener in bound if listener is not found)
 
 
 def _protocols(protocol_map: Sequence[str]) -> dict[str, _Meant]:

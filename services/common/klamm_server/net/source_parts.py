@@ -65,7 +65,7 @@ def program(part_count: int, salt: int) -> list[Instruction]:
 def divide(port: int, part_count: int, salt: int) -> None:
     """Has the kernel divide the connections to this process's port among its `part_count` sockets at each address.
     Raises OSError if the system does not support that. Blocks while it searches the open files of the process."""
-    code = b"".join(struct.pack("HBBI", *each) for each in program(part_count, salt))
+    code = b"".join(struct.pack("HBBI", *instruction) for instruction in program(part_count, salt))
     instructions = ctypes.create_string_buffer(code)
     filter_program = struct.pack("HP", len(code) // struct.calcsize("HBBI"), ctypes.addressof(instructions))
     divided: list[object] = []

@@ -175,7 +175,7 @@ class Readings:
 
     def _end_one(self) -> None:
         [(fullest, _)] = Counter(self._networks.values()).most_common(1)
-        oldest = next(each for each, network in self._networks.items() if network == fullest)
+        oldest = next(reading for reading, network in self._networks.items() if network == fullest)
         del self._networks[oldest]
         oldest.cancel()
 

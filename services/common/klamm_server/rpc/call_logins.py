@@ -82,8 +82,8 @@ class CallLogins:
         Calls between servers are left out, because servers do not log in here. Without an authorizer, a client could
         read the users' credentials by such calls."""
         own = [Handler(method, getattr(self, method.name)) for method in AUTHENTICATION.methods]
-        for each in own:
-            check_of_rpc(each.method.path)
+        for handler in own:
+            check_of_rpc(handler.method.path)
         clients = [other for other in others if not is_between_servers(other.method.path)]
         return own + [Handler(client.method, self._guarded(client.method, client.answer)) for client in clients]
 

@@ -45,8 +45,8 @@ class Controllers:
             (listener.controller.host, listener.controller.port): decode(listener.listeners) for listener in listeners
         }
         current = [(endpoint.host, endpoint.port) for endpoint in endpoints]
-        self._current = tuple(self._dialled(each, told.get(each, ())) for each in current) or self._current
-        self._listeners = {self._dialled(each, told[each]): told[each] for each in told} or self._listeners
+        self._current = tuple(self._dialled(address, told.get(address, ())) for address in current) or self._current
+        self._listeners = {self._dialled(address, told[address]): told[address] for address in told} or self._listeners
 
     def listeners(self, address: Address) -> tuple[Listener, ...]:
         """Returns the listeners that clients of that controller dial. If they are unknown, returns the address that

@@ -113,8 +113,8 @@ class GrpcServer:
                     _add_port(server, address, tls)
         finally:
             # Close the sockets only now. Otherwise another program that binds to any port may get this one.
-            for one in held:
-                one.close()
+            for bound_socket in held:
+                bound_socket.close()
         await self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         await self.report_health(False)
         self._servers.append(server)
@@ -273,8 +273,8 @@ def _divide(port: int, part_count: int) -> None:
 def _addresses(bind: str, held: Sequence[socket.socket]) -> tuple[list[str], int]:
     """Returns the addresses where gRPC listens, and the port. With several addresses, gRPC would be content if one of
     them works."""
-    families = [one.family for one in held]
-    names = [one.getsockname() for one in held]
+    families = [bound_socket.family for bound_socket in held]
+    names = [bound_socket.getsockname() for bound_socket in held]
     bound_port: int = names[0][1]
     if bind in {"", "[::]"}:
         # One socket serves both families. If there is no IPv6, gRPC uses 0.0.0.0.

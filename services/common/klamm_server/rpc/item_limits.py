@@ -52,8 +52,8 @@ def _count(message: Message) -> int:
         count += len(value)
         if field.message_type is None or field.message_type.GetOptions().map_entry:
             continue
-        for one in value:
+        for item in value:
             if count > ITEMS_MAX:
                 return count
-            count += _count(one)
+            count += _count(item)
     return count

@@ -89,7 +89,7 @@ class OtherServices:
 def _places(servers: Iterable[Sequence[Listener]], listener: str, role: Role) -> str:
     """Returns the end of a text: the addresses that a client of `listener` dials."""
     dialled = (find(server, listener, SecurityProtocol.GRPC) for server in servers)
-    addresses = (f"{one.host}:{one.port}" for one in dialled if one is not None)
+    addresses = (f"{endpoint.host}:{endpoint.port}" for endpoint in dialled if endpoint is not None)
     shown = list(islice(addresses, ADDRESSES_MAX))
     if not shown:
         return f" (no address of a {role.value} is known for the listener {listener})"

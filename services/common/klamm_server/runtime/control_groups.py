@@ -22,8 +22,8 @@ def control_group_texts(controller: str, v1_file: str, v2_file: str, root: Path)
             continue
         # In a container, the path may be that of the host, and the container's own limit is in the directory itself.
         group = PurePosixPath(path.lstrip("/"))
-        for one in (group, *group.parents):
-            yield " ".join(_read(directory / one / name).strip() for name in names.split())
+        for level in (group, *group.parents):
+            yield " ".join(_read(directory / level / name).strip() for name in names.split())
 
 
 def _read(path: Path) -> str:

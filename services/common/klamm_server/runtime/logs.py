@@ -86,7 +86,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     if len(names) != len(arguments):
         return {}
     named = ((name, argument) for name, argument in zip(names, arguments, strict=True) if name)
-    return {name: one if isinstance(one, _NUMBERS) else str(one) for name, one in named}
+    return {name: argument if isinstance(argument, _NUMBERS) else str(argument) for name, argument in named}
 
 
 @lru_cache(maxsize=1024)

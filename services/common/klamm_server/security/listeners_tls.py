@@ -18,9 +18,11 @@ class ListenersTls:
         listeners = config.resolved_listeners()
         between_servers = listeners.between_servers.name
         self._by_name = {
-            one.name: ServerTls(one.name, config.tls_settings(one.name), between_servers=one.name == between_servers)
-            for one in listeners.bound
-            if one.security.is_encrypted
+            listener.name: ServerTls(
+                listener.name, config.tls_settings(listener.name), between_servers=listener.name == between_servers
+            )
+            for listener in listeners.bound
+            if listener.security.is_encrypted
         }
         for name in self._by_name:
             if config.passes_over_client_auth(name):
@@ -39,4 +41,4 @@ class ListenersTls:
 
     async def watch(self) -> None:
         """Keeps all of them up to date until it is cancelled."""
-        await asyncio.gather(*(one.watch() for one in self._by_name.values()))
+        await asyncio.gather(*(server_tls.watch() for server_tls in self._by_name.values()))

@@ -50,5 +50,5 @@ def report_gone_log_dirs(image: MetadataImage, records: Sequence[MetadataRecord]
                 " lost, and cannot lead until they are in sync again or `klamm topics elect-leaders --unclean` elects"
                 " them",
                 registration.broker_id,
-                ",".join(sorted(base64.urlsafe_b64encode(one).decode().rstrip("=") for one in gone)),
+                ",".join(sorted(base64.urlsafe_b64encode(log_dir_id).decode().rstrip("=") for log_dir_id in gone)),
             )

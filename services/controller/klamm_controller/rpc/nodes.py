@@ -94,6 +94,6 @@ class NodesRpcs:
         """Adds the current controllers to the response, because all controllers in the server's configuration may have
         been replaced."""
         quorum = self._gateway.quorum_for_servers()
-        response.controllers.extend(each.controller for each in quorum)
+        response.controllers.extend(member.controller for member in quorum)
         response.controller_listeners.extend(quorum)
         return response

@@ -34,8 +34,8 @@ class Permitted(Generic[AskedT, ResultT]):
     def __init__(self, checked: Sequence[tuple[AskedT, ResultT | None]]) -> None:
         """`checked` has every item with its result if it is refused, or None if it is permitted."""
         self._checked = checked
-        self.asked = [one for one, refused in checked if refused is None]
-        self.refused = [one for one, refused in checked if refused is not None]
+        self.asked = [item for item, refused in checked if refused is None]
+        self.refused = [item for item, refused in checked if refused is not None]
 
     @classmethod
     async def of(
@@ -46,7 +46,7 @@ class Permitted(Generic[AskedT, ResultT]):
     ) -> Permitted[AskedT, ResultT]:
         """Checks each item. `refuse` makes the result of one that is not permitted. Lets the event loop run in between,
         because a caller without any right can name very many items."""
-        return cls(await map_in_slices(lambda one: (one, None if is_permitted(one) else refuse(one)), asked))
+        return cls(await map_in_slices(lambda item: (item, None if is_permitted(item) else refuse(item)), asked))
 
     def results(self, decided: Sequence[ResultT]) -> list[ResultT]:
         """Returns the results of all items in the order of the request, where `decided` are the results of the

@@ -237,7 +237,7 @@ def _rebalance_or_store(
     elif group.select_protocol() != group.protocol_name:
         prepare(group, reason, context)
     else:
-        assignments = {one.member_id: one.assignment for one in group.members.values()}
+        assignments = {known_member.member_id: known_member.assignment for known_member in group.members.values()}
         context.append(
             (GroupRecord(GroupMetadataKey(group.group_id), group.to_value(assignments)),),
             then=StaticMemberStored(

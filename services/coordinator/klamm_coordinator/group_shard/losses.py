@@ -42,7 +42,7 @@ class Losses:
 
     def count(self, found: Iterable[LogStart], context: GroupContext) -> None:
         """Counts what groups lost. An offset that is being committed counts only afterwards."""
-        records = [record for one in found if (record := self._counted(one, context)) is not None]
+        records = [record for start in found if (record := self._counted(start, context)) is not None]
         for record in records:
             context.note(_story(record))
         _append(records, context)

@@ -72,8 +72,8 @@ class GroupWatch:
                 self.histories.ends.note(partition, now_ms, unread.high_watermark)
         # Readings shows no more series than that.
         shown = watched[:SERIES_MAX]
-        found = await map_in_slices(lambda one: self._lag_of(one, answers[_position(one)]), shown)
-        self._lags = [one for one in found if one is not None]
+        found = await map_in_slices(lambda entry: self._lag_of(entry, answers[_position(entry)]), shown)
+        self._lags = [lag for lag in found if lag is not None]
         self._count_losses(watched, answers)
 
     async def _watched(self) -> list[Watched]:
@@ -136,9 +136,9 @@ class GroupWatch:
     def _count_losses(self, watched: Iterable[Watched], answers: Mapping[Position, Unread]) -> None:
         """Lets the shards count what groups lost whose offset lies before the start of a log."""
         found: defaultdict[ShardHost[GroupRules], list[LogStart]] = defaultdict(list)
-        for one in watched:
-            group_id, partition, committed = one
-            start_offset = answers[_position(one)].log_start_offset
+        for entry in watched:
+            group_id, partition, committed = entry
+            start_offset = answers[_position(entry)].log_start_offset
             if 0 <= committed.offset < start_offset:
                 try:
                     found[self._shards.of_key(group_id)].append(LogStart(group_id, partition, start_offset))

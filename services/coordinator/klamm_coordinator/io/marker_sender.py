@@ -180,7 +180,7 @@ class MarkerSender:
                 by_sending[part.sending].append(part.partition)
         if not by_sending:
             return
-        request = WriteTxnMarkersRequest(markers=[_marker(one, asked) for one, asked in by_sending.items()])
+        request = WriteTxnMarkersRequest(markers=[_marker(sending, asked) for sending, asked in by_sending.items()])
         try:
             response = await stub.write_txn_markers(request, timeout_ms=REQUEST_TIMEOUT_MS)
         except BrokerError as error:

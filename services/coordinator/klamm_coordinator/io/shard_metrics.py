@@ -82,10 +82,10 @@ def watch_groups(
             ((group_id, *lag.partition), number) for group_id, lag in lags() if (number := value(lag)) is not None
         )
 
-    _BEHIND.set_function(of_lags(lambda one: None if one.behind_ms is None else one.behind_ms / 1000))
-    _UNREAD.set_function(of_lags(lambda one: one.lag))
-    _LOST.set_function(of_lags(lambda one: one.lost_count or None))
-    _UNTIL_DELETION.set_function(of_lags(lambda one: _seconds_until(one.unread.next_deletion_ms, wall_ms())))
+    _BEHIND.set_function(of_lags(lambda lag: None if lag.behind_ms is None else lag.behind_ms / 1000))
+    _UNREAD.set_function(of_lags(lambda lag: lag.lag))
+    _LOST.set_function(of_lags(lambda lag: lag.lost_count or None))
+    _UNTIL_DELETION.set_function(of_lags(lambda lag: _seconds_until(lag.unread.next_deletion_ms, wall_ms())))
 
 
 def watch_transactions(shards: Callable[[], Sequence[TransactionRules]], wall_ms: Callable[[], int]) -> None:

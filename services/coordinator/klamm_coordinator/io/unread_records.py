@@ -63,21 +63,21 @@ def _failed(code: ErrorCode) -> Unread:
     return Unread(code, code.text)
 
 
-def _unread(one: UnreadRecords) -> Unread:
-    if one.error_code:
-        return Unread(ErrorCode.of(one.error_code), one.error_message)
+def _unread(unread: UnreadRecords) -> Unread:
+    if unread.error_code:
+        return Unread(ErrorCode.of(unread.error_code), unread.error_message)
     return Unread(
-        log_start_offset=one.log_start_offset,
-        high_watermark=one.high_watermark,
-        last_stable_offset=one.last_stable_offset,
-        record_count=one.record_count,
-        next_timestamp_ms=one.next_timestamp_ms if one.HasField("next_timestamp_ms") else None,
-        next_deletion_ms=one.next_deletion_ms if one.HasField("next_deletion_ms") else None,
-        held_by=_holding(one) if one.HasField("held_by") else None,
+        log_start_offset=unread.log_start_offset,
+        high_watermark=unread.high_watermark,
+        last_stable_offset=unread.last_stable_offset,
+        record_count=unread.record_count,
+        next_timestamp_ms=unread.next_timestamp_ms if unread.HasField("next_timestamp_ms") else None,
+        next_deletion_ms=unread.next_deletion_ms if unread.HasField("next_deletion_ms") else None,
+        held_by=_holding(unread) if unread.HasField("held_by") else None,
     )
 
 
-def _holding(one: UnreadRecords) -> Holding:
-    held_by = one.held_by
+def _holding(unread: UnreadRecords) -> Holding:
+    held_by = unread.held_by
     first_ms = held_by.first_timestamp_ms if held_by.HasField("first_timestamp_ms") else None
     return Holding(held_by.producer_id, held_by.first_offset, first_ms)

@@ -218,4 +218,6 @@ def _must_join(group: ConsumerGroup, member_id: str) -> bool:
     if current.member_epoch < group.epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     missing = group.target(member_id) - current.assigned
-    return current.state is MemberState.UNRELEASED_PARTITIONS and not any(one in group.owners for one in missing)
+    return current.state is MemberState.UNRELEASED_PARTITIONS and not any(
+        partition in group.owners for partition in missing
+    )

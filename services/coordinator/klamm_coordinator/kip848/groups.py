@@ -592,7 +592,9 @@ def _by_topic(group: ConsumerGroup, partitions: Partitions) -> tuple[AssignedTop
     names = {topic.topic_id: topic.name for topic in group.topics.values()}
     topics = (
         AssignedTopic(
-            topic_id=topic_id, topic=names.get(topic_id, ""), partitions=tuple(one.partition for one in of_topic)
+            topic_id=topic_id,
+            topic=names.get(topic_id, ""),
+            partitions=tuple(partition.partition for partition in of_topic),
         )
         for topic_id, of_topic in groupby(sorted(partitions), key=lambda partition: partition.topic_id)
     )

@@ -143,8 +143,11 @@ class Ledgers:
     def check_invariants(self, ongoing: set[str], waiting_reply_ids: set[int]) -> None:
         """Asserts the module's invariants. `ongoing` are the ids of open transactions, `waiting_reply_ids` the parked
         requests."""
-        parts = {one for of_ledger in self._open.values() for one in of_ledger}
-        assert parts == {one for one in ongoing if ledger_of(one) is not None}, (parts, ongoing)
+        parts = {transactional_id for of_ledger in self._open.values() for transactional_id in of_ledger}
+        assert parts == {transactional_id for transactional_id in ongoing if ledger_of(transactional_id) is not None}, (
+            parts,
+            ongoing,
+        )
         assert all(self._open.values()), self._open
         for ledger, activity in self._activities.items():
             assert not activity.is_over, ledger

@@ -123,7 +123,7 @@ class ShardOffsets:
         """Returns the group's partitions that have a durable offset or may get one, sorted. With `topics`, returns only
         partitions of these topics."""
         found = {*self.of_group(group_id), *self._in_flight.get(group_id, ()), *self.pending.partitions(group_id)}
-        return sorted(found if topics is None else (each for each in found if each.topic in topics))
+        return sorted(found if topics is None else (partition for partition in found if partition.topic in topics))
 
     def replay(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
         """Replays an acknowledged record outside of transactions. None deletes the offset and its pending offsets."""

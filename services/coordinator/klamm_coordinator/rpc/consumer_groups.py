@@ -107,7 +107,7 @@ class ConsumerGroupsRpc:
 
 
 def _assigned_topics(description: ConsumerGroupDescription) -> set[str]:
-    return {one.topic for member in description.members for one in (*member.assignment, *member.target)}
+    return {topic.topic for member in description.members for topic in (*member.assignment, *member.target)}
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, settings: GroupSettings) -> None:

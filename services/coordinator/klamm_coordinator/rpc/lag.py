@@ -123,8 +123,8 @@ def _offset(committed: Committed | None) -> int:
     return _NO_COMMIT if committed is None else committed.offset
 
 
-def _lag(one: PartitionLag) -> pb.PartitionLag:
-    unread, committed = one.unread, one.committed
+def _lag(lag: PartitionLag) -> pb.PartitionLag:
+    unread, committed = lag.unread, lag.committed
     known: dict[str, Any] = {}
     if committed is not None:
         known = {"committed_offset": committed.offset, "committed_ms": committed.commit_ms}
@@ -134,7 +134,7 @@ def _lag(one: PartitionLag) -> pb.PartitionLag:
             "high_watermark": unread.high_watermark,
             "last_stable_offset": unread.last_stable_offset,
         }
-    if one.lag is not None:
+    if lag.lag is not None:
         known["next_deletion_ms"] = unread.next_deletion_ms
     if unread.held_by is not None:
         known |= {
@@ -142,19 +142,19 @@ def _lag(one: PartitionLag) -> pb.PartitionLag:
             "held_since_ms": unread.held_by.first_timestamp_ms,
         }
     return pb.PartitionLag(
-        topic=one.partition.topic,
-        partition=one.partition.partition,
+        topic=lag.partition.topic,
+        partition=lag.partition.partition,
         error_code=unread.error_code,
         error_message=unread.error_message,
-        unchanged_since_ms=one.unchanged_since_ms,
-        lag=one.lag,
-        behind_ms=one.behind_ms,
-        lost_count=one.lost_count,
-        catch_up_ms=one.catch_up_ms,
-        commit_interval_ms=one.commit_interval_ms,
-        consumed_per_s=one.consumed_per_s,
-        consumed_before_per_s=one.consumed_before_per_s,
-        produced_per_s=one.produced_per_s,
-        produced_before_per_s=one.produced_before_per_s,
+        unchanged_since_ms=lag.unchanged_since_ms,
+        lag=lag.lag,
+        behind_ms=lag.behind_ms,
+        lost_count=lag.lost_count,
+        catch_up_ms=lag.catch_up_ms,
+        commit_interval_ms=lag.commit_interval_ms,
+        consumed_per_s=lag.consumed_per_s,
+        consumed_before_per_s=lag.consumed_before_per_s,
+        produced_per_s=lag.produced_per_s,
+        produced_before_per_s=lag.produced_before_per_s,
         **known,
     )

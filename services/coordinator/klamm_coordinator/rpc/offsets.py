@@ -79,26 +79,28 @@ class OffsetsRpc:
         if request.require_stable:
             _refuse_unstable(stored.unstable(request.group_id, partitions))
         fetched = [
-            one
-            for one in rules.growth.fetch(request.group_id, partitions)
-            if partitions is not None or TOPIC_SHOWN.shows(one.partition.topic)
+            answer
+            for answer in rules.growth.fetch(request.group_id, partitions)
+            if partitions is not None or TOPIC_SHOWN.shows(answer.partition.topic)
         ]
-        new = [one.partition for one in fetched if one.is_new]
+        new = [answer.partition for answer in fetched if answer.is_new]
         starts = await self._log_starts.of(new) if new else {}
         offsets = [
             GroupOffset(
-                topic=one.partition.topic,
-                partition=one.partition.partition,
-                offset=starts.get(one.partition, one.offset),
-                leader_epoch=one.leader_epoch,
-                metadata=one.metadata,
+                topic=answer.partition.topic,
+                partition=answer.partition.partition,
+                offset=starts.get(answer.partition, answer.offset),
+                leader_epoch=answer.leader_epoch,
+                metadata=answer.metadata,
             )
-            for one in fetched
+            for answer in fetched
         ]
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         offsets += [
-            GroupOffset(topic=one.topic, partition=one.partition, offset=-1, leader_epoch=-1, error_code=code)
-            for one in denied
+            GroupOffset(
+                topic=partition.topic, partition=partition.partition, offset=-1, leader_epoch=-1, error_code=code
+            )
+            for partition in denied
         ]
         return OffsetFetchResponse(offsets=offsets)
 

@@ -42,14 +42,14 @@ class TransactionalIds:
     @property
     def prepared_count(self) -> int:
         """The number of open transactions that wait for their ledger's decision. Safe to read from another thread."""
-        values = [self.values.get(one) for one in tuple(self.open)]
+        values = [self.values.get(transactional_id) for transactional_id in tuple(self.open)]
         return sum(value is not None and value.is_prepared for value in values)
 
     @property
     def oldest_start_ms(self) -> int | None:
         """The wall clock's time in ms when the earliest open transaction began, or None. Safe to read from another
         thread."""
-        values = [self.values.get(one) for one in tuple(self.open)]
+        values = [self.values.get(transactional_id) for transactional_id in tuple(self.open)]
         return min((value.start_ms for value in values if value is not None), default=None)
 
     def is_changing(self, transactional_id: str) -> bool:

@@ -181,7 +181,9 @@ class TransactionRules:
         listed = [transaction.transactional_id for write in writes for transaction in _transactions_of(write.records)]
         assert len(set(listed)) == len(listed), listed
         self.ids.check_invariants(set(listed))
-        waiting = {one: [request.reply_id for request in self.ids.waiting(one)] for one in self.ids.active()}
+        waiting = {
+            active_id: [request.reply_id for request in self.ids.waiting(active_id)] for active_id in self.ids.active()
+        }
         for transactional_id, reply_ids in waiting.items():
             assert not reply_ids or self._endings.is_busy(transactional_id), transactional_id
         of_ids = [reply_id for reply_ids in waiting.values() for reply_id in reply_ids]
@@ -192,7 +194,7 @@ class TransactionRules:
     def _check_accounts(self) -> None:
         """Asserts that the accounts have the size of each id and ledger, counted one by one."""
         sizes = self._parked.sizes()
-        for key, in_flight_bytes in (each for added in self._in_flight.values() for each in added):
+        for key, in_flight_bytes in (entry for added in self._in_flight.values() for entry in added):
             sizes[key] += in_flight_bytes
         for transactional_id, value in self.ids.values.items():
             sizes[transactional_id] += id_bytes(transactional_id, value)

@@ -63,7 +63,7 @@ class AclApis:
     @api(ApiKey.DELETE_ACLS, Versions(1, 3, flexible=2), forwarded_to="Admin/DeleteAcls", is_whole=True)
     async def delete(self, request: Request, body: Any) -> Fields:
         ask = pb.DeleteAclsRequest(
-            filters=[_filter(each) for each in body.filters],
+            filters=[_filter(acl_filter) for acl_filter in body.filters],
             timeout_ms=TIMEOUT_MS,
         )
         try:
@@ -74,7 +74,7 @@ class AclApis:
             "filter_results": [
                 {
                     **_outcome(result.error_code, result.error_message),
-                    "matching_acls": [_removed(binding_of(one)) for one in result.removed],
+                    "matching_acls": [_removed(binding_of(acl)) for acl in result.removed],
                 }
                 for result in answer.results
             ]

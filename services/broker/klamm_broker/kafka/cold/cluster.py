@@ -65,7 +65,11 @@ class ClusterApis:
     @api(ApiKey.DESCRIBE_QUORUM, Versions(0, 2, flexible=0), forwarded_to="Admin/DescribeQuorum", is_whole=True)
     async def describe_quorum(self, request: Request, body: Any) -> Fields:
         """Describes the quorum of the controllers' log, which is the only quorum."""
-        asked = {(topic.topic_name, one.partition_index) for topic in body.topics for one in topic.partitions}
+        asked = {
+            (topic.topic_name, asked_partition.partition_index)
+            for topic in body.topics
+            for asked_partition in topic.partitions
+        }
         if asked != {(CLUSTER_METADATA_TOPIC, 0)}:
             return _no_quorums(body)
         try:

@@ -161,7 +161,7 @@ class GroupApis:
         known = [topic for topic in topics if not topic.is_unknown]
         ask = pb.OffsetFetchRequest(
             group_id=group_id,
-            topics=[TopicPartitions(topic=one.name, partitions=one.asked.partition_indexes) for one in known],
+            topics=[TopicPartitions(topic=topic.name, partitions=topic.asked.partition_indexes) for topic in known],
             all_topics=body.topics is None,
             require_stable=require_stable,
             member_id=getattr(body, "member_id", None) or "",
@@ -207,7 +207,7 @@ class GroupApis:
     def _those_with_ids(self, topics: Iterable[Fields]) -> list[Fields]:
         """Returns the topics that have an id. Deleted topics have none."""
         named = ({**topic, "topic_id": uuid.UUID(bytes=self._topic_ids.id_of(topic["name"]))} for topic in topics)
-        return [one for one in named if one["topic_id"].int]
+        return [topic for topic in named if topic["topic_id"].int]
 
     # Administration
 
@@ -277,7 +277,7 @@ class GroupApis:
 def by_topic(partitions: Iterable[Any], fields: Callable[[Any], Fields]) -> list[Mapping[str, Any]]:
     """Groups flat partitions by topic, as Kafka's answers nest them."""
     return [
-        {"name": topic, "topic": topic, "partitions": [fields(one) for one in group]}
+        {"name": topic, "topic": topic, "partitions": [fields(partition) for partition in group]}
         for topic, group in groupby(partitions, key=lambda partition: partition.topic)
     ]
 

@@ -40,7 +40,7 @@ def offset_topics(topics: Iterable[Any], topic_ids: TopicIds) -> list[OffsetTopi
 
 def with_ids(topics: Iterable[Mapping[str, Any]], asked: Iterable[OffsetTopic]) -> list[Fields]:
     """Returns the topics of an answer, each with its id if the request named it by id."""
-    ids = {one.name: one.topic_id for one in asked if one.topic_id is not None}
+    ids = {topic.name: topic.topic_id for topic in asked if topic.topic_id is not None}
     return [{**topic, "topic_id": ids[topic["name"]]} if topic["name"] in ids else topic for topic in topics]
 
 

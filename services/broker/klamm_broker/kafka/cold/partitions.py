@@ -72,7 +72,7 @@ def list_offsets(
         yield
         answers += handler.list_offsets(looked_up[first : first + _QUERIES_PER_STEP], isolation_level=isolation_level)
     found = iter(answers)
-    return [one if one.error_code else next(found) for one in listed]
+    return [answer if answer.error_code else next(found) for answer in listed]
 
 
 def listed_fields(results: Sequence[ListedOffset], version: int) -> Generator[None, None, Fields]:
@@ -86,11 +86,11 @@ def listed_fields(results: Sequence[ListedOffset], version: int) -> Generator[No
     return {"topics": by_topic(results, lambda _: next(described))}
 
 
-def _list_offsets_error(one: OffsetQuery, version: int, named: Counter[tuple[str, int]]) -> ErrorCode:
+def _list_offsets_error(query: OffsetQuery, version: int, named: Counter[tuple[str, int]]) -> ErrorCode:
     """Returns the error with which Kafka refuses a query before it reads the partition."""
-    if named[one.topic, one.partition] > 1:
+    if named[query.topic, query.partition] > 1:
         return ErrorCode.INVALID_REQUEST
-    if one.timestamp_ms < 0 and version < _ANSWERED_SINCE.get(one.timestamp_ms, version + 1):
+    if query.timestamp_ms < 0 and version < _ANSWERED_SINCE.get(query.timestamp_ms, version + 1):
         return ErrorCode.UNSUPPORTED_VERSION
     return ErrorCode.NONE
 

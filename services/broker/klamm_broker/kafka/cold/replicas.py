@@ -52,7 +52,7 @@ class ReplicaApis:
             "replica_election_results": [
                 {
                     "topic": topic,
-                    "partition_result": [{**_outcome(one), "partition_id": one.partition} for one in group],
+                    "partition_result": [{**_outcome(result), "partition_id": result.partition} for result in group],
                 }
                 for topic, group in groupby(results, key=lambda result: result.topic)
             ],
@@ -129,12 +129,12 @@ def _outcome(result: pb.NamedPartitionResult) -> Fields:
     }
 
 
-def _ongoing(one: pb.OngoingReassignment) -> Fields:
+def _ongoing(reassignment: pb.OngoingReassignment) -> Fields:
     return {
-        "partition_index": one.partition,
-        "replicas": list(one.replicas),
-        "adding_replicas": list(one.adding_replicas),
-        "removing_replicas": list(one.removing_replicas),
+        "partition_index": reassignment.partition,
+        "replicas": list(reassignment.replicas),
+        "adding_replicas": list(reassignment.adding_replicas),
+        "removing_replicas": list(reassignment.removing_replicas),
     }
 
 

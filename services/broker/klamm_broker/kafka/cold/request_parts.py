@@ -98,7 +98,7 @@ def _items_of(api_key: ApiKey, message: Any) -> _Items:
 def _count(parent: Any, path: Sequence[str]) -> int:
     """Returns the number of items below `parent`. Something without items counts as one."""
     below = getattr(parent, path[0]) or ()
-    return max(1, len(below) if len(path) == 1 else sum(_count(one, path[1:]) for one in below))
+    return max(1, len(below) if len(path) == 1 else sum(_count(item, path[1:]) for item in below))
 
 
 def _groups(items: Iterable[Any], path: Sequence[str], most: int) -> Iterator[list[Any]]:
@@ -133,12 +133,12 @@ def _joined(lists: Iterable[Sequence[Any]]) -> list[Any]:
     return joined
 
 
-def _continued(one: Any, other: Any) -> str:
+def _continued(result: Any, other: Any) -> str:
     """Returns the name of the only list in which two results may differ, or "" if they are about different things."""
-    if not isinstance(one, Mapping):
+    if not isinstance(result, Mapping):
         return ""
-    inner = [name for name, value in one.items() if isinstance(value, list)]
-    if len(inner) != 1 or any(other.get(name) != value for name, value in one.items() if name != inner[0]):
+    inner = [name for name, value in result.items() if isinstance(value, list)]
+    if len(inner) != 1 or any(other.get(name) != value for name, value in result.items() if name != inner[0]):
         return ""
     (name,) = inner
     return str(name)

@@ -305,8 +305,8 @@ def _added(request: Request, results: Iterable[PartitionResult]) -> list[Fields]
         {
             "name": name,
             "results_by_partition": [
-                {"partition_index": one.partition, "partition_error_code": _known(request, one.error_code)}
-                for one in group
+                {"partition_index": result.partition, "partition_error_code": _known(request, result.error_code)}
+                for result in group
             ],
         }
         for name, group in groupby(results, key=lambda result: result.topic)

@@ -121,7 +121,7 @@ def _by_topic(results: Iterable[MarkedPartition]) -> list[Fields]:
     return [
         {
             "name": topic,
-            "partitions": [{"partition_index": one.partition, "error_code": one.error_code} for one in group],
+            "partitions": [{"partition_index": result.partition, "error_code": result.error_code} for result in group],
         }
-        for topic, group in groupby(in_order, key=lambda one: one.topic)
+        for topic, group in groupby(in_order, key=lambda result: result.topic)
     ]

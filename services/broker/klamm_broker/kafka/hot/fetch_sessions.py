@@ -88,10 +88,10 @@ class _Session:
         if not self.by_topic_id or image is self.image:
             return
         self.image = image
-        for (topic, partition), one in self.reader.partitions.items():
+        for (topic, partition), watched in self.reader.partitions.items():
             assert isinstance(topic, bytes), topic
-            if (name := name_of(topic)) != one.cursor.topic_partition.topic:
-                self.reader.rename(one, TopicPartition(name, partition))
+            if (name := name_of(topic)) != watched.cursor.topic_partition.topic:
+                self.reader.rename(watched, TopicPartition(name, partition))
 
 
 class FetchContext(NamedTuple):

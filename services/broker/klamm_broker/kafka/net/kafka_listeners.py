@@ -99,9 +99,9 @@ class KafkaListeners:
         for_followers = config.kafka_between_servers()
         recently_fenced = RecentlyFencedBrokers(image, clock, listed_ms=config.broker_session_timeout_ms)
 
-        def listener(one: Listener) -> KafkaListener:
-            view = ListenerMetadata(image, config.node_id, one.name, recently_fenced.ids)
-            beside = next((grpc for grpc, kafka in pairs.items() if kafka == one.name), "")
+        def listener(configured: Listener) -> KafkaListener:
+            view = ListenerMetadata(image, config.node_id, configured.name, recently_fenced.ids)
+            beside = next((grpc for grpc, kafka in pairs.items() if kafka == configured.name), "")
             apis = KafkaApis(
                 handlers,
                 self._controller,
@@ -111,9 +111,9 @@ class KafkaListeners:
                 clock,
                 FramedProduce(handlers.produce, nodes, beside, request_timeout_ms=config.request_timeout_ms),
                 FramedFetch(handlers.fetch, nodes, beside),
-                FramedReplicaFetch(followers if one.name == for_followers else None, records),
+                FramedReplicaFetch(followers if configured.name == for_followers else None, records),
             )
-            own = config.at_listener(one.name)
+            own = config.at_listener(configured.name)
             return KafkaListener(
                 apis.handle,
                 memory,
@@ -122,15 +122,15 @@ class KafkaListeners:
                 send_buffer_bytes=config.socket_send_buffer_bytes,
                 idle_max_ms=config.connections_max_idle_ms,
                 clock=clock,
-                tls=_tls_clients(one, tls, on_their_way_in, config, auditor),
-                sasl=_sasl_clients(one, logins, on_their_way_in, clock),
+                tls=_tls_clients(configured, tls, on_their_way_in, config, auditor),
+                sasl=_sasl_clients(configured, logins, on_their_way_in, clock),
                 gate=gate,
                 quotas=quotas,
-                name=one.name,
+                name=configured.name,
                 pace=ConnectionPace(own.get("max_connection_creation_rate", INT_MAX), span, pace),
             )
 
-        self._by_name = {one: listener(one) for one in self._listeners.of(SecurityProtocol.KAFKA)}
+        self._by_name = {configured: listener(configured) for configured in self._listeners.of(SecurityProtocol.KAFKA)}
         self._idle_tasks: list[asyncio.Task[None]] = []
 
     def __len__(self) -> int:
@@ -145,17 +145,20 @@ class KafkaListeners:
     async def bind(self, grpc: Sequence[Listener]) -> Sequence[Listener]:
         """Binds the listeners. Returns the listeners with the addresses that Kafka clients dial. `grpc` are the
         listeners of gRPC clients. Raises KlammError if a port is in use."""
-        addresses = " or ".join(f"{one.host}:{one.port}" for one in grpc)
+        addresses = " or ".join(f"{grpc_listener.host}:{grpc_listener.port}" for grpc_listener in grpc)
         for listener in self._by_name.values():
             listener.grpc_addresses = addresses
-        ports = {one.name: await listener.bind(one.host, one.port) for one, listener in self._by_name.items()}
+        ports = {
+            configured.name: await listener.bind(configured.host, configured.port)
+            for configured, listener in self._by_name.items()
+        }
         return self._listeners.dialled(ports)
 
     async def open(self) -> None:
         """Starts accepting clients."""
-        for one, listener in self._by_name.items():
+        for configured, listener in self._by_name.items():
             await listener.open()
-            task = asyncio.create_task(listener.run(), name=f"kafka-idle-connections-{one.name}")
+            task = asyncio.create_task(listener.run(), name=f"kafka-idle-connections-{configured.name}")
             self._idle_tasks.append(watch(task))
 
     async def close(self) -> None:

@@ -22,16 +22,16 @@ class AbortedRanges:
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._by_producer: defaultdict[int, list[AbortedTransaction]] = defaultdict(list)
         self._by_marker: dict[int, AbortedTransaction] = {}
-        for one in aborted:
-            self._by_producer[one.producer_id].append(one)
-            self._by_marker[one.last_offset] = one
+        for transaction in aborted:
+            self._by_producer[transaction.producer_id].append(transaction)
+            self._by_marker[transaction.last_offset] = transaction
 
     def holds(self, header: BatchHeader) -> bool:
         """Returns True if the batch belongs to an aborted transaction."""
         if not header.is_transactional or header.is_control:
             return False
         of_producer: Sequence[AbortedTransaction] = self._by_producer.get(header.producer_id, ())
-        slot = bisect_right(of_producer, header.base_offset, key=lambda one: one.first_offset) - 1
+        slot = bisect_right(of_producer, header.base_offset, key=lambda transaction: transaction.first_offset) - 1
         return slot >= 0 and header.base_offset < of_producer[slot].last_offset
 
     def ended_by(self, header: BatchHeader) -> AbortedTransaction | None:

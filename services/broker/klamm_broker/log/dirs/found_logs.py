@@ -78,13 +78,13 @@ class FoundLogs:
                 for topic_partition, path in self._find_partitions(directory):
                     config = topic_config(topic_partition.topic)
                     loading.append(executor.submit(self._load_log, directory, topic_partition, path, config))
-            found = [one for future in loading if (one := future.result()) is not None]
-        for one in found:
-            if not one.is_future:
-                self._add_loaded(one, found)
-        for one in found:
-            if one.is_future:
-                self._add_future(one.log)
+            found = [loaded for future in loading if (loaded := future.result()) is not None]
+        for loaded in found:
+            if not loaded.is_future:
+                self._add_loaded(loaded, found)
+        for loaded in found:
+            if loaded.is_future:
+                self._add_future(loaded.log)
 
     def _find_partitions(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, str]]:
         log_dir = directory.log_dir
@@ -158,11 +158,11 @@ class FoundLogs:
         )
         return _Found(log, path.endswith(FUTURE_SUFFIX), replaces)
 
-    def _add_loaded(self, one: _Found, found: Sequence[_Found]) -> None:
+    def _add_loaded(self, loaded: _Found, found: Sequence[_Found]) -> None:
         """Adds a loaded log. If a partition has two logs because of a crash during a move, removes the log that was
         moved from."""
-        log, name = one.log, one.log.topic_partition
-        if self._is_replaced(one, found):
+        log, name = loaded.log, loaded.log.topic_partition
+        if self._is_replaced(loaded, found):
             logger.info(
                 "deleting the old log of a partition that was moved to another log directory, log=%s", log.directory
             )
@@ -173,16 +173,16 @@ class FoundLogs:
             raise LogDirError(
                 f"{name} is in two log directories, {other.directory} and {log.directory}: remove the outdated one"
             )
-        if one.replaces is not None and one.replaces in self._directories.ids().values():
+        if loaded.replaces is not None and loaded.replaces in self._directories.ids().values():
             self._end_move(log)
 
-    def _is_replaced(self, one: _Found, found: Sequence[_Found]) -> bool:
+    def _is_replaced(self, loaded: _Found, found: Sequence[_Found]) -> bool:
         return any(
-            other.replaces == self._directory_id(one.log)
-            and one.replaces != self._directory_id(other.log)
-            and other.log.topic_partition == one.log.topic_partition
+            other.replaces == self._directory_id(loaded.log)
+            and loaded.replaces != self._directory_id(other.log)
+            and other.log.topic_partition == loaded.log.topic_partition
             for other in found
-            if not other.is_future and other is not one
+            if not other.is_future and other is not loaded
         )
 
     def _directory_id(self, log: PartitionLog) -> uuid.UUID:

@@ -110,5 +110,5 @@ def write_meta_properties(disk: Disk, log_dir: str, properties: MetaProperties) 
 
 def missing_directory_ids(found: Sequence[MetaProperties], *, lost: frozenset[uuid.UUID]) -> frozenset[uuid.UUID]:
     """Returns the ids of the broker's log directories, as listed in `found`, that are neither found nor `lost`."""
-    known = frozenset[uuid.UUID]().union(*(one.broker_directory_ids for one in found))
-    return known - {one.directory_id for one in found} - lost
+    known = frozenset[uuid.UUID]().union(*(properties.broker_directory_ids for properties in found))
+    return known - {properties.directory_id for properties in found} - lost

@@ -73,7 +73,9 @@ class LogCompaction:
         segments = self._segments
         if segments.config.max_compaction_lag_ms == NO_LIMIT_MS:
             return 0
-        dirty = (one for one in segments.sealed if segments.end_offset_of(one) > to_clean.first_dirty_offset)
+        dirty = (
+            segment for segment in segments.sealed if segments.end_offset_of(segment) > to_clean.first_dirty_offset
+        )
         times = [segments.reading(segment.first_timestamp_ms) for segment in dirty]
         earliest_ms = min((time for time in times if time >= 0), default=now_ms)
         return now_ms - segments.config.max_compaction_lag_ms - earliest_ms

@@ -94,12 +94,12 @@ class OpenTransactions:
     def decided_before(self, end_offset: int) -> list[tuple[int, int]]:
         """Returns the (first offset, marker's offset) of transactions whose markers are below `end_offset` and not
         committed."""
-        return [one for one in self._decided if one[1] < end_offset]
+        return [transaction for transaction in self._decided if transaction[1] < end_offset]
 
     def add_decided(self, decided: Iterable[tuple[int, int]]) -> None:
         """Adds decided transactions that `decided_before` returned. A snapshot after their markers does not contain
         them."""
-        self._decided = deque(sorted({*self._decided, *decided}, key=lambda one: one[1]))
+        self._decided = deque(sorted({*self._decided, *decided}, key=lambda transaction: transaction[1]))
         self._find_first_unstable()
 
     def restore(self, open_transactions: Iterable[tuple[int, int]]) -> None:

@@ -43,9 +43,9 @@ class Damage:
         stem = file.removesuffix(".log")
         return [
             *(
-                f"{file}: offsets {one.first_offset} to {one.end_offset - 1}, bytes {one.position} to"
-                f" {one.end_position - 1}: {one.reason}"
-                for one in self.ranges
+                f"{file}: offsets {damaged.first_offset} to {damaged.end_offset - 1}, bytes {damaged.position} to"
+                f" {damaged.end_position - 1}: {damaged.reason}"
+                for damaged in self.ranges
             ),
             *(f"{stem}{suffix}: {reason}" for suffix, reason in self.indexes.items()),
         ]

@@ -74,7 +74,7 @@ class ScrubJob:
             verdict = check_segment(file.read, self.bounds, self.epochs, files, on_batch=on_batch)
         finally:
             file.close()
-        if all(one.end_offset <= self.bounds.log_start_offset for one in verdict.ranges):
+        if all(damaged.end_offset <= self.bounds.log_start_offset for damaged in verdict.ranges):
             return SegmentVerdict(indexes=verdict.indexes)  # the damaged records are deleted
         return verdict
 

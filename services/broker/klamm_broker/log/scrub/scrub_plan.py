@@ -126,7 +126,7 @@ class ScrubPlan:
         is due, unless `has_more`."""
         self.has_more = False
         for name, base in self._due_retries(now_ms):
-            segment = next((one for one in segments_of(name) if one.base_offset == base), None)
+            segment = next((candidate for candidate in segments_of(name) if candidate.base_offset == base), None)
             if segment is not None:
                 return name, segment
             del self._retry_ms[name, base]  # the segment was deleted, or merged with others by a cleaning

@@ -79,8 +79,9 @@ class UnreadSearch(NamedTuple):
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         return header.is_transactional and any(
-            one.producer_id == header.producer_id and one.first_offset <= header.base_offset < one.last_offset
-            for one in self.aborted
+            transaction.producer_id == header.producer_id
+            and transaction.first_offset <= header.base_offset < transaction.last_offset
+            for transaction in self.aborted
         )
 
 

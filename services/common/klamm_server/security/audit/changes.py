@@ -94,7 +94,7 @@ def _create_topics(request: Any, response: Any) -> Iterable[AuditEvent]:
 
 def _alter_configs(request: Any, response: Any) -> Iterable[AuditEvent]:
     for asked, result in zip(request.resources, response.results, strict=False):
-        names = ",".join(one.name for one in asked.changes)
+        names = ",".join(config.name for config in asked.changes)
         resource_type = _NAMED.get(asked.resource.type, ResourceType.CLUSTER)
         name = asked.resource.name
         yield change(Activity.UPDATE, resource_type, name, result.error_code, detail=names)
@@ -144,7 +144,7 @@ def _alter_users(request: Any, response: Any) -> Iterable[AuditEvent]:
 
 def _alter_quotas(request: Any, response: Any) -> Iterable[AuditEvent]:
     for result in response.results:
-        entity = ",".join(f"{one.type}={one.name or '<default>'}" for one in result.entity)
+        entity = ",".join(f"{part.type}={part.name or '<default>'}" for part in result.entity)
         yield _cluster(Activity.UPDATE, result.error_code, f"quotas of {entity}")
 
 

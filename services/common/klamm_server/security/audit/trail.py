@@ -71,10 +71,10 @@ class AuditTrail:
         return self._may_refuse and self.is_overrun
 
     def _write(self, tallied: Iterable[TalliedEvent]) -> None:
-        for one in tallied:
-            line = self._writer.line(one)
+        for event in tallied:
+            line = self._writer.line(event)
             for backlog in self._backlogs:
-                backlog.add(line, one.times)
+                backlog.add(line, event.times)
 
     def _forward(self, now_ms: int) -> int:
         """Returns a time that never decreases, even if the wall clock is set back, so that minutes always end."""

@@ -120,7 +120,7 @@ class Logins:
         cls, config: ServiceConfig, protocol: SecurityProtocol, clock: Clock, auditor: Auditor | None = None
     ) -> Logins:
         """Returns the logins at the listeners of one protocol, of a server with that config. `auditor` records them."""
-        listeners = (one for one in config.resolved_listeners().of(protocol) if one.security.wants_sasl)
+        listeners = (listener for listener in config.resolved_listeners().of(protocol) if listener.security.wants_sasl)
         return cls({listener.name: config.sasl_settings(listener.name) for listener in listeners}, clock, auditor)
 
     @property
@@ -147,4 +147,4 @@ class Logins:
             tokens.close()
 
     def _tokens(self) -> list[Tokens]:
-        return [one.tokens for one in self._by_listener.values() if one.tokens is not None]
+        return [logins.tokens for logins in self._by_listener.values() if logins.tokens is not None]

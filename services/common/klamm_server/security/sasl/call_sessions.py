@@ -57,12 +57,12 @@ class LoginsUnderWay(Generic[LoginT]):
         """Adds a login. If there are too many already, ends the oldest login of the connection, or of the address with
         the most logins."""
         self.end_late(now_ms)
-        own = [each for each, one in self._by_id.items() if one.peer == peer]
+        own = [known_id for known_id, under_way in self._by_id.items() if under_way.peer == peer]
         if len(own) >= LOGINS_MAX_BY_CONNECTION:
             self.end(own[0])
         elif len(self._by_id) >= LOGINS_MAX:
             [(fullest, _)] = self._of_address.most_common(1)
-            self.end(next(each for each, one in self._by_id.items() if one.address == fullest))
+            self.end(next(known_id for known_id, under_way in self._by_id.items() if under_way.address == fullest))
         self._by_id[handshake_id] = _UnderWay(login, peer, address, now_ms + LOGIN_MS)
         self._of_address[address] += 1
 
@@ -164,7 +164,7 @@ class CallSessions:
         self._of_user[session.user] += 1
         if len(self._by_digest) > self._sessions_max:
             [(user, _)] = self._of_user.most_common(1)
-            self._end(next(each for each, one in self._by_digest.items() if one.user == user))
+            self._end(next(known for known, other in self._by_digest.items() if other.user == user))
 
     def _end(self, digest: bytes) -> None:
         session = self._by_digest.pop(digest, None)

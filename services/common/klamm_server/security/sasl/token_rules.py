@@ -154,7 +154,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float:
 
 def _texts(value: Any, name: str) -> Iterable[str]:
     values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
         raise TokenRefusedError(f"claim {name}: expected a text or a list of texts")
     return values
 
