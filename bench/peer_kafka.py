@@ -7,8 +7,11 @@ count.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -32,6 +35,7 @@ KIB = 1024
 RUN_BYTES = {100: 150_000_000, KIB: 1_000_000_000, 10 * KIB: 1_000_000_000}
 """The bytes of records in one run, by the size of its records. A shorter run would measure how it begins."""
 START_S = 60
+COMPUTING_PER_CORE = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,15 +150,41 @@ def measure_latency(options: argparse.Namespace) -> Iterator[Row]:
         slowest = min(max(runs) for verb in ("produce", "consume") for runs in fastest[f"{verb}, MB/s"])
         half = int(slowest * 1e6 / 100 / 2)
         for rate, linger in ((1_000, 0), (10_000, 0), (half, 5)):
-            topics = f"latency-{rate}"
+            yield from latency_rows(peers, rate, linger, seconds, options.pairs)
 
-            def measure(peer: Peer, rate: int = rate, linger: int = linger, topic: str = topics) -> Figures:
-                name = f"{topic}-{time.monotonic_ns()}"
-                create_topic(peer.bootstrap, name, 1, 1)
-                return latencies(peer.bootstrap, name, rate, seconds, {"linger.ms": linger})
 
-            for percentile, (ours, theirs) in in_turns(peers, options.pairs, measure).items():
-                yield Row(f"latency {percentile} at {rate:,}/s, linger.ms={linger}", "ms", ours, theirs)
+def measure_busy(options: argparse.Namespace) -> Iterator[Row]:
+    """Measures the latency at a fixed rate beside processes that only compute, five for each core."""
+    seconds = 5 if options.quick else 10
+    with both(1) as peers:
+        wait_until_served(peers)
+        in_turns(peers, 2, lambda peer: latency(peer, 1_000, 0, seconds))
+        with computing(COMPUTING_PER_CORE * (os.cpu_count() or 1)):
+            yield from latency_rows(peers, 1_000, 0, seconds, options.pairs)
+
+
+def latency(peer: Peer, rate: int, linger_ms: int, seconds: float) -> Figures:
+    topic = f"latency-{rate}-{time.monotonic_ns()}"
+    create_topic(peer.bootstrap, topic, 1, 1)
+    return latencies(peer.bootstrap, topic, rate, seconds, {"linger.ms": linger_ms})
+
+
+def latency_rows(peers: tuple[Peer, Peer], rate: int, linger_ms: int, seconds: float, pairs: int) -> Iterator[Row]:
+    found = in_turns(peers, pairs, lambda peer: latency(peer, rate, linger_ms, seconds))
+    for percentile, (ours, theirs) in found.items():
+        yield Row(f"latency {percentile} at {rate:,}/s, linger.ms={linger_ms}", "ms", ours, theirs)
+
+
+@contextlib.contextmanager
+def computing(count: int) -> Iterator[None]:
+    """Runs processes that only compute during the block."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def measure_footprint(options: argparse.Namespace) -> Iterator[Row]:

@@ -27,12 +27,13 @@ PARTS: dict[str, tuple[str, Part]] = {
     "single": ("Kafka", peer_kafka.measure_single),
     "cluster": ("Kafka", peer_kafka.measure_cluster),
     "latency": ("Kafka", peer_kafka.measure_latency),
+    "busy": ("Kafka", peer_kafka.measure_busy),
     "footprint": ("Kafka", peer_kafka.measure_footprint),
     "nats": ("NATS", functools.partial(measure_log, "bench.peer_nats")),
     "redis": ("Redis", functools.partial(measure_log, "bench.peer_redis")),
     "rabbitmq": ("RabbitMQ", functools.partial(measure_log, "bench.peer_rabbitmq")),
 }
-"""The peers of the measurements, and the measurements. The first four are beside Kafka."""
+"""The peers of the measurements, and the measurements. The first five are beside Kafka."""
 
 
 def main() -> None:
