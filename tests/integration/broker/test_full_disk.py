@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from grpc import aio
 
 from klamm.admin import AsyncAdmin, NewTopic
 from klamm.admin.types import PartitionDescription
@@ -21,13 +22,16 @@ from klamm.consumer import AsyncConsumer
 from klamm.errors import KlammError
 from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer
+from klamm.wire.v1.broker_rpc import BROKER
 from klamm_broker.log.files.disk import Buffer, Disk, DiskSpace
 from klamm_broker.server import BrokerServer
 from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
+from tests.support.broker_harness import fetch_request, split_fetch
 from tests.support.coordinator_cluster import HOST, run
+from tests.support.raw_stub import RawStub
 from tests.support.waiting import patience, until
 
 TP = TopicPartition("t", 0)
@@ -64,6 +68,7 @@ class Cluster:
 
     def __init__(self, admin: AsyncAdmin, bootstrap: str, disks: dict[int, FillableDisk]) -> None:
         self.admin = admin
+        self.ports = [int(address.rpartition(":")[2]) for address in bootstrap.split(",")]
         self.bootstrap = bootstrap
         self.disks = disks
 
@@ -84,6 +89,19 @@ class Cluster:
         async with asyncio.timeout(patience()):
             async with AsyncProducer(bootstrap_servers=self.bootstrap) as producer:
                 return (await (await producer.send(topic, b"v", partition=0))).offset
+
+    async def until_all_know_the_high_watermark(self, wanted: int) -> None:
+        """Waits until every replica has this high watermark. Below min.insync.replicas, a new leader cannot move it."""
+
+        async def known_by(stub: RawStub) -> bool:
+            # Followers answer only clients that name a rack.
+            ((answer, _),) = split_fetch(await stub.fetch(fetch_request([(*TP, 0)], rack_id="any")))
+            return answer.high_watermark == wanted
+
+        for port in self.ports:
+            async with aio.insecure_channel(f"{HOST}:{port}") as channel:
+                stub = RawStub(channel, BROKER)
+                await until(lambda stub=stub: known_by(stub), pause_s=0.05)
 
     async def refuses(self) -> None:
         """Checks that the cluster accepts no record, although the producer retries for a second."""
@@ -182,6 +200,7 @@ def test_a_follower_without_space_leaves_the_isr_and_rejoins_when_it_has_space(t
 
 def test_with_all_disks_full_only_reads_work_and_the_first_replica_with_space_leads(tmp_path: Path) -> None:
     async def story(cluster: Cluster) -> None:
+        await cluster.until_all_know_the_high_watermark(1)
         for disk in cluster.disks.values():
             disk.full = True
         await cluster.refuses()

@@ -280,8 +280,8 @@ class ReaderContext:
                 with_records.append(partition)
             elif answer.caught_up is not None and partition.changed_at <= self._located_at:
                 reader.rest(partition, answer)
-        for record in with_records:
-            reader.move_back(record)
+        for partition in with_records:
+            reader.move_back(partition)
         return selected
 
 
