@@ -20,9 +20,13 @@ def read_client_file(name: str, config_class: type[ClientConfig]) -> dict[str, s
 
     Raises ConfigError for a file that cannot be read, and for a setting that no kind of client has."""
     given = read_properties(Path(name))
-    known = {each for one in (*_CLASSES, config_class) for each in (*definitions(one), *one.WITHOUT_EFFECT)}
-    for each in given:
-        if each not in known:
-            raise ConfigError(unknown(each, known))
+    known = {
+        setting
+        for client_class in (*_CLASSES, config_class)
+        for setting in (*definitions(client_class), *client_class.WITHOUT_EFFECT)
+    }
+    for setting in given:
+        if setting not in known:
+            raise ConfigError(unknown(setting, known))
     own = definitions(config_class)
-    return hide_secrets({each: text for each, text in given.items() if each in own})
+    return hide_secrets({setting: text for setting, text in given.items() if setting in own})

@@ -12,10 +12,10 @@ from typing import Final
 SEPARATOR: Final = "/"
 
 
-def shared_levels(one: str, other: str) -> int:
+def shared_levels(rack: str, other: str) -> int:
     """Returns the number of levels, from the largest domain on, that both paths have in common."""
     shared = 0
-    for mine, theirs in zip(one.split(SEPARATOR), other.split(SEPARATOR), strict=False):
+    for mine, theirs in zip(rack.split(SEPARATOR), other.split(SEPARATOR), strict=False):
         if mine != theirs:
             break
         shared += 1

@@ -26,8 +26,8 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
 def near_misses(name: str, known: Iterable[str]) -> list[str]:
     """Returns every name among `known` that differs from `name` by at most two letters, the nearest first."""
     letters = _letters(name)
-    distances = ((distance(letters, _letters(each)), each) for each in set(known))
-    return [each for found, each in sorted(distances) if found <= LETTERS_MAX]
+    distances = ((distance(letters, _letters(candidate)), candidate) for candidate in set(known))
+    return [candidate for found, candidate in sorted(distances) if found <= LETTERS_MAX]
 
 
 def distance(first: str, second: str) -> int:
@@ -37,11 +37,11 @@ def distance(first: str, second: str) -> int:
         return too_far
     before_last: list[int] = []
     last = list(range(len(second) + 1))
-    for row, one in enumerate(first, 1):
+    for row, letter in enumerate(first, 1):
         current = [row]
         for column, other in enumerate(second, 1):
-            cost = min(last[column] + 1, current[-1] + 1, last[column - 1] + (one != other))
-            is_swapped = row > 1 and column > 1 and one == second[column - 2] and first[row - 2] == other
+            cost = min(last[column] + 1, current[-1] + 1, last[column - 1] + (letter != other))
+            is_swapped = row > 1 and column > 1 and letter == second[column - 2] and first[row - 2] == other
             current.append(min(cost, before_last[column - 2] + 1) if is_swapped else cost)
         if min(current) > LETTERS_MAX:
             return too_far

@@ -65,7 +65,7 @@ def to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata | int]) -> dict
         TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         for tp, offset in offsets.items()
     }
-    for tp, each in wanted.items():
-        if each.offset < 0:
-            raise ConfigError(f"offset {each.offset} of {tp}: expected 0 or more")
+    for tp, entry in wanted.items():
+        if entry.offset < 0:
+            raise ConfigError(f"offset {entry.offset} of {tp}: expected 0 or more")
     return wanted

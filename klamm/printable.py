@@ -21,7 +21,8 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode() for each in text
+        character if character.isprintable() or character in keep else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 
@@ -32,4 +33,4 @@ def printable_json(text: str) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in match[0])
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in match[0])

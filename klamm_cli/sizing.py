@@ -85,10 +85,10 @@ def size_of(need: Need) -> Size:
     )
 
 
-def _quotient(target: float, each: float | None) -> int:
+def _quotient(target: float, rate: float | None) -> int:
     """Returns how many of them reach the target: at least 1."""
     # A measured rate is never exact, so a billionth more must not cost a whole partition.
-    return 1 if each is None else max(1, math.ceil(target / each * (1 - 1e-9)))
+    return 1 if rate is None else max(1, math.ceil(target / rate * (1 - 1e-9)))
 
 
 def _multiple(count: int, of: int) -> int:

@@ -53,9 +53,12 @@ class AclOperations:
             filters=map(filter_message, wanted), timeout_ms=self._calls.timeout_ms(timeout_ms)
         )
         response = await self._calls.controller(AdminStub.delete_acls, request, timeout_ms)
-        raise_first_error((str(one), result) for one, result in zip(wanted, response.results, strict=True))
+        raise_first_error(
+            (str(acl_filter), result) for acl_filter, result in zip(wanted, response.results, strict=True)
+        )
         return {
-            one: tuple(map(binding_of, result.removed)) for one, result in zip(wanted, response.results, strict=True)
+            acl_filter: tuple(map(binding_of, result.removed))
+            for acl_filter, result in zip(wanted, response.results, strict=True)
         }
 
     async def check_acl(

@@ -138,7 +138,7 @@ class AsyncAdmin(
             return {}
         described = await self._describe_topics(names, timeout_ms)
         # If the caller asks for offsets next, the client already knows the leaders.
-        self._client.learn_topics([decode.topic_view(each) for each in described.values()])
+        self._client.learn_topics([decode.topic_view(topic) for topic in described.values()])
         return described
 
     async def list_topics(
@@ -196,11 +196,11 @@ class AsyncAdmin(
                     resource=_resource(resource),
                     changes=[
                         controller_pb2.ConfigChange(
-                            name=each.name,
-                            operation=int(each.operation),  # type: ignore[arg-type]
-                            value=each.value,
+                            name=change.name,
+                            operation=int(change.operation),  # type: ignore[arg-type]
+                            value=change.value,
                         )
-                        for each in of_resource
+                        for change in of_resource
                     ],
                 )
                 for resource, of_resource in changes.items()
@@ -300,7 +300,9 @@ class AsyncAdmin(
             return [group for response in responses for group in response.groups]
 
         groups = await self._calls.retrying(attempt, timeout_ms)
-        return {each.group_id: decode.group_listing(each) for each in sorted(groups, key=lambda group: group.group_id)}
+        return {
+            group.group_id: decode.group_listing(group) for group in sorted(groups, key=lambda group: group.group_id)
+        }
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None

@@ -90,7 +90,7 @@ class LedgerOperations:
             return [ledger for response in responses for ledger in response.ledgers]
 
         listed = map(decode.ledger_listing, await self._calls.retrying(attempt, timeout_ms))
-        return {one.ledger: one for one in sorted(listed, key=lambda one: one.ledger)}
+        return {listing.ledger: listing for listing in sorted(listed, key=lambda listing: listing.ledger)}
 
     async def delete_ledger(self, ledger: LedgerId, *, timeout_ms: int | None = None) -> None:
         """Deletes a ledger and aborts its open transactions. If its query continues afterwards, the query's next batch

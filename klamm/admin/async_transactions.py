@@ -57,8 +57,8 @@ class TransactionOperations:
 
         listed = await self._calls.retrying(attempt, timeout_ms)
         return {
-            one.transactional_id: decode.transaction_listing(one)
-            for one in sorted(listed, key=lambda one: one.transactional_id)
+            transaction.transactional_id: decode.transaction_listing(transaction)
+            for transaction in sorted(listed, key=lambda transaction: transaction.transactional_id)
         }
 
     async def describe_transactions(
@@ -73,8 +73,8 @@ class TransactionOperations:
             )
             return decode.transaction_description(response.transactions[0])
 
-        described = await until_first_error(describe(one) for one in transactional_ids)
-        return {one.transactional_id: one for one in described}
+        described = await until_first_error(describe(transactional_id) for transactional_id in transactional_ids)
+        return {transaction.transactional_id: transaction for transaction in described}
 
     async def abort_transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> None:
         """Aborts the open transaction of this id, like a transaction timeout. Its producer gets an error and may begin
@@ -101,7 +101,7 @@ class TransactionOperations:
             return response.producer_id, response.producer_epoch
 
         known = await self.describe_transactions(transactional_ids, timeout_ms=timeout_ms)
-        fenced = await until_all_ended(fence(one) for one in known.values())
+        fenced = await until_all_ended(fence(transaction) for transaction in known.values())
         return dict(zip(known, fenced, strict=True))
 
     async def describe_producers(
@@ -165,7 +165,7 @@ class TransactionOperations:
 
         async def ask(node_id: int, of_node: dict[TopicPartition, None]) -> None:
             response = await self._client.broker(node_id).write_txn_markers(request)
-            raise_first_error((str(tp), part) for one in response.markers for part in one.partitions)
+            raise_first_error((str(tp), part) for result in response.markers for part in result.partitions)
 
         async def attempt() -> None:
             await self._client.refresh_metadata({tp.topic})
@@ -192,4 +192,8 @@ class TransactionOperations:
             return {}
         listed = await self.list_transactions(producer_ids=sorted(producer_ids), timeout_ms=timeout_ms)
         described = await self.describe_transactions(listed, timeout_ms=timeout_ms)
-        return {one.producer_id: frozenset(one.partitions) for one in described.values() if one.state in _OPEN}
+        return {
+            transaction.producer_id: frozenset(transaction.partitions)
+            for transaction in described.values()
+            if transaction.state in _OPEN
+        }

@@ -68,16 +68,16 @@ def _request(
     return request
 
 
-def _upsertion(one: UserScramCredentialUpsertion) -> controller_pb2.ScramCredentialUpsertion:
+def _upsertion(upsertion: UserScramCredentialUpsertion) -> controller_pb2.ScramCredentialUpsertion:
     from klamm.secret import Secret
     from klamm.security.sasl.scram_keys import salted_password
 
-    mechanism, iterations = one.credential_info.mechanism, one.credential_info.iterations
-    salt = os.urandom(SALT_BYTES) if one.salt is None else one.salt
+    mechanism, iterations = upsertion.credential_info.mechanism, upsertion.credential_info.iterations
+    salt = os.urandom(SALT_BYTES) if upsertion.salt is None else upsertion.salt
     # The server refuses such a number of iterations, so do not hash with it.
-    salted = salted_password(mechanism, Secret(one.password), salt, iterations) if iterations > 0 else b""
+    salted = salted_password(mechanism, Secret(upsertion.password), salt, iterations) if iterations > 0 else b""
     return controller_pb2.ScramCredentialUpsertion(
-        name=one.user,
+        name=upsertion.user,
         mechanism=mechanism.number,  # type: ignore[arg-type]  # stubs want the enum's NewType
         iterations=iterations,
         salt=salt,

@@ -68,11 +68,11 @@ class _Planner:
 
     def _place(self, tp: TopicPartition, before: ReplicaIds, size: int) -> ReplicaIds:
         # A replica on a leaving broker keeps its place in the list, because the first one is the preferred leader.
-        places: list[int | None] = [each if each in self._stay else None for each in before[:size]]
+        places: list[int | None] = [broker_id if broker_id in self._stay else None for broker_id in before[:size]]
         places += [None] * (size - len(places))
         for index, place in enumerate(places):
             if place is None:
-                others = [each for each in places if each is not None]
+                others = [broker_id for broker_id in places if broker_id is not None]
                 choices = [target for target in self._targets if target not in others]
                 if not choices:
                     raise ErrorCode.INVALID_REPLICATION_FACTOR.exception(

@@ -170,12 +170,12 @@ def _encode(rows: Rows, offset_deltas: Int64s, timestamp_deltas: Int64s) -> pa.A
         np.where(contents.is_null().to_numpy(zero_copy_only=False), -1, _byte_lengths(contents))
         for contents in (rows.keys, rows.values)
     )
-    fields = [_Varints(each) for each in (timestamp_deltas, offset_deltas, key_lengths, value_lengths)]
+    fields = [_Varints(numbers) for numbers in (timestamp_deltas, offset_deltas, key_lengths, value_lengths)]
     lengths = np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
     lengths += len(_NO_HEADERS) if rows.headers is None else _byte_lengths(rows.headers)
     attributes = _Varints(np.zeros(count, np.int64))
-    for each in (attributes, *fields):
-        lengths += each.widths
+    for field in (attributes, *fields):
+        lengths += field.widths
     before_key = _joined([_Varints(lengths), attributes, *fields[:3]])
     before_value = _joined(fields[3:])
     pieces = [before_key, before_value, rows.values, pa.scalar(_NO_HEADERS) if rows.headers is None else rows.headers]

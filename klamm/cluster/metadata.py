@@ -143,9 +143,9 @@ class ClusterView:
         kept = {} if wanted is None else _without(self.topics, wanted)
         kept_errors = {} if wanted is None else _without(self.topic_errors, wanted)
         found = {
-            name: _topic_view(each, self.topics.get(name)) for name, each in described.items() if not each.error_code
+            name: _topic_view(topic, self.topics.get(name)) for name, topic in described.items() if not topic.error_code
         }
-        errors = {name: ErrorCode.of(each.error_code) for name, each in described.items() if each.error_code}
+        errors = {name: ErrorCode.of(topic.error_code) for name, topic in described.items() if topic.error_code}
         return ClusterView(
             cluster_id=response.cluster_id,
             brokers=_frozen({broker.node_id: node_of(broker) for broker in response.brokers}),
@@ -168,7 +168,7 @@ class ClusterView:
         known = self.partition(tp)
         if known is None or leader_epoch <= known.leader_epoch:
             return self
-        node = next((each for each in nodes if each.node_id == leader), self.brokers.get(leader))
+        node = next((broker for broker in nodes if broker.node_id == leader), self.brokers.get(leader))
         if node is None:
             return self
         topic = self.topics[tp.topic]

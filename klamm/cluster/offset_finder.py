@@ -75,5 +75,5 @@ class OffsetFinder:
             else:
                 tp = TopicPartition(partition.topic, partition.partition)
                 found[tp] = OffsetAndTimestamp(partition.offset, partition.timestamp_ms, partition.leader_epoch)
-        for each in refused[:1]:
-            raise_for(each.error_code, f"{each.topic}-{each.partition}: {each.error_message}")
+        for partition in refused[:1]:
+            raise_for(partition.error_code, f"{partition.topic}-{partition.partition}: {partition.error_message}")

@@ -323,14 +323,14 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Returns the first offset at or after each time, or None if there is none. Partitions need not be assigned."""
         found = await self._list_offsets(dict(timestamps), timeout_ms)
-        return {tp: each if each.offset >= 0 else None for tp, each in found.items()}
+        return {tp: entry if entry.offset >= 0 else None for tp, entry in found.items()}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """Returns the first offset of each partition. Partitions need not be assigned."""
         found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_ms)
-        return {tp: each.offset for tp, each in found.items()}
+        return {tp: start.offset for tp, start in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
@@ -338,7 +338,7 @@ class AsyncConsumer(Generic[KeyT, ValueT]):
         """Returns the end offset of each partition: one past the last offset that this isolation.level may read.
         Partitions need not be assigned."""
         found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms)
-        return {tp: each.offset for tp, each in found.items()}
+        return {tp: end.offset for tp, end in found.items()}
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Pauses partitions: polls return none of their records until `resume`. A partition that is revoked loses its

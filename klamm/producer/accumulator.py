@@ -459,14 +459,16 @@ class Accumulator:
             self._active[queue] = None
         held_bytes = 0
         oldest_ms = NEVER_MS
-        for each in list(self._active):
-            if each.open is not None and (not each.batches or each.batches[-1] is not each.open):
-                each.open = None
-            for batch in list(each.batches):
-                if not batch.records and batch is not each.open:
-                    each.batches.remove(batch)
-            self._drop_if_idle(each)
-            for batch in (*each.in_flight, *each.batches):
+        for active_queue in list(self._active):
+            if active_queue.open is not None and (
+                not active_queue.batches or active_queue.batches[-1] is not active_queue.open
+            ):
+                active_queue.open = None
+            for batch in list(active_queue.batches):
+                if not batch.records and batch is not active_queue.open:
+                    active_queue.batches.remove(batch)
+            self._drop_if_idle(active_queue)
+            for batch in (*active_queue.in_flight, *active_queue.batches):
                 held_bytes += batch.reserved_bytes
                 oldest_ms = min(oldest_ms, batch.created_ms)
         self.available_bytes = self.buffer_bytes - held_bytes

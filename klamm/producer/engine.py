@@ -284,11 +284,13 @@ class ProducerEngine:
     def _preferred(self, view: ClusterView, name: str) -> Sequence[int]:
         available = view.available_partitions(name)
         if self.config.partitioner_rack_aware:
-            near = [nearness(self.config.client_rack or "", view.brokers[each.leader].rack) for each in available]
+            near = [
+                nearness(self.config.client_rack or "", view.brokers[partition.leader].rack) for partition in available
+            ]
             nearest = max(near, default=0)
             # If no leader is near, all are equally far.
-            available = tuple(p for p, each in zip(available, near, strict=True) if each == nearest)
-        return [each.partition for each in available]
+            available = tuple(p for p, level in zip(available, near, strict=True) if level == nearest)
+        return [partition.partition for partition in available]
 
     def _partitioner(self) -> BuiltInPartitioner:
         match self.config.partitioner_class:

@@ -35,7 +35,7 @@ def _after_fork_in_child() -> None:
 
 def _end() -> None:
     _disable()
-    for engine in sorted(_engines, key=lambda one: one.config.client_id):
+    for engine in sorted(_engines, key=lambda producer: producer.config.client_id):
         count = engine.accumulator.unacknowledged_count()
         if count:
             # The handlers of logging are closed already, and the loop's thread may hold their locks for ever.

@@ -137,8 +137,8 @@ class RecordChannel:
         if used.connection.is_open:
             self._free.append(used)
             return
-        for one in self._free:
-            one.connection.close()
+        for dialled in self._free:
+            dialled.connection.close()
         self._free.clear()
 
     async def close(self) -> None:
@@ -146,8 +146,8 @@ class RecordChannel:
         if self._dialling is not None:
             self._dialling.cancel()
             await asyncio.wait([self._dialling])
-        for one in (*self._free, *self._in_use):
-            one.connection.close()
+        for dialled in (*self._free, *self._in_use):
+            dialled.connection.close()
         self._free.clear()
 
     async def _connect(self) -> None:

@@ -22,7 +22,9 @@ MECHANISMS: Final = (*SCRAM, PLAIN, OAUTHBEARER)
 _JAAS: Final = "sasl.jaas.config"
 _EXTENSION: Final = "extension_"
 _HANDLER: Final = "OAuthBearerLoginCallbackHandler"
-_HANDLERS: Final = tuple(f"org.apache.kafka.common.security.oauthbearer.{each}{_HANDLER}" for each in ("", "secured."))
+_HANDLERS: Final = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{package}{_HANDLER}" for package in ("", "secured.")
+)
 
 TokenCallback = Callable[[], str]
 
@@ -155,7 +157,7 @@ class ClientSecurity(TlsSettings):
         if options.get("tokenauth", Secret("false")).reveal().lower() != "false":
             raise ConfigError(f"{_JAAS}: tokenauth asks for a login by delegation token; there are none")
         own = (self.sasl_username, self.sasl_password, self.sasl_password_file)
-        if options and any(each is not None for each in own):
+        if options and any(setting is not None for setting in own):
             raise ConfigError(f"{_JAAS} and sasl.username, sasl.password or sasl.password.file are both set")
         name = options["username"].reveal() if "username" in options else self.sasl_username
         password = options.get("password", self.sasl_password)

@@ -70,7 +70,7 @@ def load_material(settings: TlsSettings, *, now: datetime) -> TlsMaterial:
         key=_unencrypted(key),
         chain=_pem(chain),
         trusted=trusted,
-        expires=min(each.not_valid_after_utc for each in chain),
+        expires=min(cert.not_valid_after_utc for cert in chain),
     )
 
 

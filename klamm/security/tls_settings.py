@@ -197,7 +197,7 @@ class ListenerTlsSettings(TlsSettings):
         known = definitions(cls)
         for name in given:
             if name not in known:
-                raise ConfigError(unknown(f"{prefix}{name}", [f"{prefix}{each}" for each in known]))
+                raise ConfigError(unknown(f"{prefix}{name}", [f"{prefix}{known_name}" for known_name in known]))
         try:
             settings = cls(**parse(cls, given))
             settings.check_tls()

@@ -40,7 +40,7 @@ class GivenToken(NamedTuple):
 
 def check_allowed(url: str) -> None:
     """Raises ConfigError for a URL that the environment does not name, or that is not http or https."""
-    allowed = [each.strip() for each in os.environ.get(ALLOWED_URLS, "").split(",")]
+    allowed = [allowed_url.strip() for allowed_url in os.environ.get(ALLOWED_URLS, "").split(",")]
     if url not in allowed:
         raise ConfigError(f"{_NAME}={url} is not asked for tokens: {ALLOWED_URLS} in the environment does not name it")
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):

@@ -64,13 +64,13 @@ def has_map(message: Descriptor) -> bool:
     seen: set[str] = set()
     waiting = [message]
     while waiting:
-        one = waiting.pop()
-        if one.full_name in seen:
+        descriptor = waiting.pop()
+        if descriptor.full_name in seen:
             continue
-        if one.GetOptions().map_entry:
+        if descriptor.GetOptions().map_entry:
             return True
-        seen.add(one.full_name)
-        waiting += [field.message_type for field in one.fields if field.message_type is not None]
+        seen.add(descriptor.full_name)
+        waiting += [field.message_type for field in descriptor.fields if field.message_type is not None]
     return False
 
 

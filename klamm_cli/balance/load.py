@@ -80,6 +80,6 @@ def broker_loads(partitions: Mapping[TopicPartition, PartitionLoad], brokers: Co
     return loads
 
 
-def plus(one: Load, other: Load, sign: int = 1) -> Load:
+def plus(load: Load, other: Load, sign: int = 1) -> Load:
     """Returns the sum of two loads, or their difference if `sign` is -1."""
-    return Load(*(mine + sign * theirs for mine, theirs in zip(one, other, strict=True)))
+    return Load(*(mine + sign * theirs for mine, theirs in zip(load, other, strict=True)))

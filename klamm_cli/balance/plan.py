@@ -57,8 +57,12 @@ def plan_balance(
     while targets and (steps := _Planner(planned, racks, targets, tolerance).run()):
         # The sums of a new planner have no rounding errors of the steps before. So the last planner sees what the next
         # plan will see.
-        planned = {tp: replace(each, replicas=steps.get(tp, each.replicas)) for tp, each in planned.items()}
-    moves = {tp: each.replicas for tp, each in planned.items() if each.replicas != partitions[tp].replicas}
+        planned = {
+            tp: replace(partition, replicas=steps.get(tp, partition.replicas)) for tp, partition in planned.items()
+        }
+    moves = {
+        tp: partition.replicas for tp, partition in planned.items() if partition.replicas != partitions[tp].replicas
+    }
     copied = sum(
         partitions[tp].size_bytes * len(set(replicas) - set(partitions[tp].replicas)) for tp, replicas in moves.items()
     )
@@ -67,7 +71,7 @@ def plan_balance(
 
 def deviation(partitions: Partitions, targets: Collection[int]) -> float:
     """Returns the sum of squared deviations that the planner decreases."""
-    return sum(each * each for row in _Loads(partitions, targets).deviations.values() for each in row)
+    return sum(gap * gap for row in _Loads(partitions, targets).deviations.values() for gap in row)
 
 
 def worst_deviation(partitions: Partitions, targets: Collection[int]) -> float:
@@ -115,18 +119,20 @@ class _Loads:
         means = [sum(load[part] for load in sums.values()) / count for part in PARTS]
 
         def shares(load: Load) -> Shares:
-            one, two, three = (load[part] / means[part] if means[part] else 0.0 for part in PARTS)
-            return one, two, three
+            appended, sent, stored = (load[part] / means[part] if means[part] else 0.0 for part in PARTS)
+            return appended, sent, stored
 
         self.deviations: dict[int, Shares] = {}
         for broker_id, load in sums.items():
-            one, two, three = (share - 1.0 if mean else 0.0 for share, mean in zip(shares(load), means, strict=True))
-            self.deviations[broker_id] = one, two, three
+            appended, sent, stored = (
+                share - 1.0 if mean else 0.0 for share, mean in zip(shares(load), means, strict=True)
+            )
+            self.deviations[broker_id] = appended, sent, stored
         self.leading = {tp: shares(load) for tp, load in leading.items()}
         self.following = {tp: shares(load) for tp, load in following.items()}
 
     def worst(self) -> float:
-        return max((abs(each) for row in self.deviations.values() for each in row), default=0.0)
+        return max((abs(gap) for row in self.deviations.values() for gap in row), default=0.0)
 
     def gain(self, source: int, target: int, shares: Shares) -> float:
         """Returns by how much the sum of squared deviations decreases if the shares go from one broker to another."""
@@ -210,22 +216,22 @@ class _Planner:
 
     def _next_step(self) -> _Step | None:
         unbalanced = self._unbalanced()
-        fresh = [each for each in unbalanced if each not in self._without_step]
+        fresh = [pair for pair in unbalanced if pair not in self._without_step]
         # The others are searched again only when nothing else is left, because a search takes long.
-        for each in (*fresh, *unbalanced):
-            step = self._best_step(*each)
+        for pair in (*fresh, *unbalanced):
+            step = self._best_step(*pair)
             if step is not None:
                 return step
-            self._without_step.add(each)
+            self._without_step.add(pair)
         return None
 
     def _unbalanced(self) -> list[tuple[int, int]]:
         """Returns the brokers and the parts of their load that deviate too much, the worst first."""
         found = [
-            (-abs(each), broker_id, part)
+            (-abs(gap), broker_id, part)
             for broker_id, row in self._loads.deviations.items()
-            for part, each in enumerate(row)
-            if abs(each) > self._tolerance
+            for part, gap in enumerate(row)
+            if abs(gap) > self._tolerance
         ]
         return [(broker_id, part) for _, broker_id, part in sorted(found)]
 

@@ -29,7 +29,9 @@ def headline(cluster: MeasuredCluster, plan: BalancePlan) -> str:
 def rows(cluster: MeasuredCluster, plan: BalancePlan) -> list[tuple[Any, ...]]:
     """Returns a row for each broker, with its load before and after the plan."""
     before, after = _loads(cluster, plan)
-    leaders = Counter(each.replicas[0] for each in plan.after(cluster.partitions).values() if each.replicas)
+    leaders = Counter(
+        partition.replicas[0] for partition in plan.after(cluster.partitions).values() if partition.replicas
+    )
     return [
         (
             broker_id,

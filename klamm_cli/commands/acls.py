@@ -165,14 +165,17 @@ def remove(
     with connected(bootstrap, timeout) as admin:
         if validate_only:
             known = admin.describe_acls()
-            removed = {one: tuple(filter(one.matches, known)) for one in wanted}
+            removed = {acl_filter: tuple(filter(acl_filter.matches, known)) for acl_filter in wanted}
         else:
             removed = admin.delete_acls(wanted)
     if not any(removed.values()):
         fail(f"there is no entry {'; '.join(map(str, entries))}", ExitStatus.FAILED)
     verb = tense(validate_only, "removed", "remove")
-    lines = [f"{verb} {entry}" if removed[one] else f"there is no entry {entry}" for one, entry in wanted.items()]
-    document = {"removed": [_document(entry) for one, entry in wanted.items() if removed[one]]}
+    lines = [
+        f"{verb} {entry}" if removed[acl_filter] else f"there is no entry {entry}"
+        for acl_filter, entry in wanted.items()
+    ]
+    document = {"removed": [_document(entry) for acl_filter, entry in wanted.items() if removed[acl_filter]]}
     print_change(document, *lines, as_json=as_json, validate_only=validate_only)
 
 

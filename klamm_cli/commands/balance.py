@@ -187,7 +187,7 @@ def _finish_earlier(admin: Admin) -> None:
     if ongoing:
         print_message(f"waits until {counted(len(ongoing), 'partition')} in progress are moved")
         wait_until_moved(admin, ongoing)
-        _elect(admin, {tp: each.replicas for tp, each in ongoing.items()})
+        _elect(admin, {tp: reassignment.replicas for tp, reassignment in ongoing.items()})
     unthrottle(admin, _throttled(admin))
 
 

@@ -99,14 +99,14 @@ def show(
         matches = key_match(str(file), pem)
     rows = [
         {
-            "subject": each.subject,
-            "names": list(each.names),
-            "issuer": each.issuer,
-            "valid_from": each.not_before.isoformat(),
-            "valid_until": each.not_after.isoformat(),
-            "days_left": each.days_left,
+            "subject": certificate.subject,
+            "names": list(certificate.names),
+            "issuer": certificate.issuer,
+            "valid_from": certificate.not_before.isoformat(),
+            "valid_until": certificate.not_after.isoformat(),
+            "days_left": certificate.days_left,
         }
-        for each in found
+        for certificate in found
     ]
     if as_json:
         print_json({"certificates": rows, "key_matches": matches.value})

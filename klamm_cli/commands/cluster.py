@@ -124,7 +124,7 @@ def status(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, time
     else:
         print_state("degraded" if found else "healthy", headline(facts, found))
         if found:
-            print_state("degraded", *(f"  - {each.text}" for each in found))
+            print_state("degraded", *(f"  - {problem.text}" for problem in found))
         for title, columns, rows in tables(facts):
             print_lines("", title.replace("_", " "))
             print_rows(columns, rows, as_json=False)
@@ -319,7 +319,7 @@ def _find_controller(admin: Admin, controller_id: int, directory_id: str | None,
     if not found:
         what = "a voter" if is_voter else "an observer"
         raise KlammError(f"controller {controller_id} is not {what} of the quorum: klamm cluster quorum shows them all")
-    return min(found, key=lambda each: each.silent_ms)
+    return min(found, key=lambda replica: replica.silent_ms)
 
 
 def _role(replica: ReplicaOfQuorum, description: QuorumDescription) -> str:

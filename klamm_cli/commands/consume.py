@@ -242,7 +242,7 @@ def _list_offsets(consumer: Consumer) -> Callable[[Mapping[TopicPartition, int]]
         if asked == {LATEST_TIMESTAMP}:
             return consumer.end_offsets(timestamps)
         found = consumer.offsets_for_times(timestamps)
-        return {tp: -1 if each is None else each.offset for tp, each in found.items()}
+        return {tp: -1 if entry is None else entry.offset for tp, entry in found.items()}
 
     return list_offsets
 

@@ -85,7 +85,7 @@ def _show_no_answer(admin: Admin, group: str, error: KlammError, *, as_json: boo
     """Tells that the servers that know the group do not answer, and which coordinators are dead."""
     coordinators = admin.describe_cluster(timeout_ms=ANSWER_MS).coordinators
     dead = [coordinator for coordinator in coordinators if coordinator.fenced]
-    names = ", ".join(f"{each.node_id} at {each.host}:{each.port}" for each in dead)
+    names = ", ".join(f"{coordinator.node_id} at {coordinator.host}:{coordinator.port}" for coordinator in dead)
     text = f"the coordinator of the group does not answer: {error}"
     if dead:
         text = f"coordinator {names} is dead, and the group has none: {error}"

@@ -112,7 +112,7 @@ def describe(
                 **_progress(description),
                 "assignor": description.assignor,
                 "members": len(description.members),
-                "partitions": [_lag_document(one, owners.get(one.tp)) for one in shown],
+                "partitions": [_lag_document(partition, owners.get(partition.tp)) for partition in shown],
             }
         )
         return
@@ -120,34 +120,34 @@ def describe(
     by = f", assigned by {description.assignor}" if description.assignor else ""
     print_message(f"group {group}: {description.type}, {description.state}, {progress}{by}; {in_words(lag)}")
     columns = ("topic", "partition", "committed", "end_offset", "lag", "behind", "lost", "owner")
-    print_rows(columns, [_lag_row(one, owners.get(one.tp)) for one in shown], as_json=False)
+    print_rows(columns, [_lag_row(partition, owners.get(partition.tp)) for partition in shown], as_json=False)
 
 
-def _lag_row(one: PartitionLagDescription, owner: str | None) -> tuple[str | int | None, ...]:
-    behind = None if one.behind_ms is None else duration(one.behind_ms) if one.lag else "0"
-    lost = None if one.lag is None and not one.lost_count else one.lost_count
-    return *one.tp, one.committed_offset, one.high_watermark, one.lag, behind, lost, owner
+def _lag_row(partition: PartitionLagDescription, owner: str | None) -> tuple[str | int | None, ...]:
+    behind = None if partition.behind_ms is None else duration(partition.behind_ms) if partition.lag else "0"
+    lost = None if partition.lag is None and not partition.lost_count else partition.lost_count
+    return *partition.tp, partition.committed_offset, partition.high_watermark, partition.lag, behind, lost, owner
 
 
-def _lag_document(one: PartitionLagDescription, owner: str | None) -> dict[str, Any]:
+def _lag_document(partition: PartitionLagDescription, owner: str | None) -> dict[str, Any]:
     return {
-        "topic": one.tp.topic,
-        "partition": one.tp.partition,
-        "committed": one.committed_offset,
-        "end_offset": one.high_watermark,
-        "lag": one.lag,
-        "behind_ms": one.behind_ms,
-        "lost": one.lost_count,
+        "topic": partition.tp.topic,
+        "partition": partition.tp.partition,
+        "committed": partition.committed_offset,
+        "end_offset": partition.high_watermark,
+        "lag": partition.lag,
+        "behind_ms": partition.behind_ms,
+        "lost": partition.lost_count,
         "owner": owner,
-        "error": one.error,
-        "unchanged_since_ms": one.unchanged_since_ms,
-        "next_deletion_ms": one.next_deletion_ms,
-        "catch_up_ms": one.catch_up_ms,
-        "commit_interval_ms": one.commit_interval_ms,
-        "consumed_per_s": one.consumed_per_s,
-        "produced_per_s": one.produced_per_s,
-        "held_by_producer_id": one.held_by_producer_id,
-        "held_since_ms": one.held_since_ms,
+        "error": partition.error,
+        "unchanged_since_ms": partition.unchanged_since_ms,
+        "next_deletion_ms": partition.next_deletion_ms,
+        "catch_up_ms": partition.catch_up_ms,
+        "commit_interval_ms": partition.commit_interval_ms,
+        "consumed_per_s": partition.consumed_per_s,
+        "produced_per_s": partition.produced_per_s,
+        "held_by_producer_id": partition.held_by_producer_id,
+        "held_since_ms": partition.held_since_ms,
     }
 
 
@@ -239,14 +239,14 @@ def _reset_row(tp: TopicPartition, before: int | None, after: int) -> tuple[str,
 def _partitions(admin: Admin, wanted: list[str]) -> list[TopicPartition]:
     """Returns the partitions that `wanted` names: `topic` names all partitions of the topic, `topic:2` only partition
     2. Ends the command if a partition does not exist."""
-    names = {each.partition(":")[0] for each in wanted}
+    names = {spec.partition(":")[0] for spec in wanted}
     described = admin.describe_topics(sorted(names))
     tps: dict[TopicPartition, None] = {}
-    for each in wanted:
-        name, colon, number = each.partition(":")
+    for spec in wanted:
+        name, colon, number = spec.partition(":")
         known = range(len(described[name].partitions))
         if colon and not (number.isdecimal() and int(number) in known):
-            fail(f"--topic {each}: {name} has partitions 0 to {len(known) - 1}", ExitStatus.USAGE)
+            fail(f"--topic {spec}: {name} has partitions 0 to {len(known) - 1}", ExitStatus.USAGE)
         tps.update(dict.fromkeys(TopicPartition(name, partition) for partition in ([int(number)] if colon else known)))
     return list(tps)
 

@@ -38,13 +38,13 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeo
         listed = admin.list_ledgers()
     rows = [
         (
-            *one.ledger,
-            one.run_id,
-            one.committed_batch_id,
-            len(one.open_parts),
-            sum(part.prepared_ms >= 0 for part in one.open_parts),
+            *listing.ledger,
+            listing.run_id,
+            listing.committed_batch_id,
+            len(listing.open_parts),
+            sum(part.prepared_ms >= 0 for part in listing.open_parts),
         )
-        for one in listed.values()
+        for listing in listed.values()
     ]
     print_rows(("sink", "query_id", "run_id", "committed_batch_id", "open", "prepared"), rows, as_json=as_json)
 

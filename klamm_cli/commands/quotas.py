@@ -59,7 +59,7 @@ def list_(
         found = admin.describe_client_quotas(wanted)
     rows = [
         (str(entity), key, value)
-        for entity, values in sorted(found.items(), key=lambda one: str(one[0]))
+        for entity, values in sorted(found.items(), key=lambda item: str(item[0]))
         for key, value in sorted(values.items())
     ]
     print_rows(("entity", "quota", "value"), rows, as_json=as_json)

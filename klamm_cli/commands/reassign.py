@@ -204,8 +204,8 @@ def list_(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, timeo
     with connected(bootstrap, timeout) as admin:
         ongoing = admin.list_partition_reassignments()
     rows = [
-        (*tp, each.replicas, each.adding_replicas, each.removing_replicas, each.isr)
-        for tp, each in sorted(ongoing.items())
+        (*tp, reassignment.replicas, reassignment.adding_replicas, reassignment.removing_replicas, reassignment.isr)
+        for tp, reassignment in sorted(ongoing.items())
     ]
     print_rows(("topic", "partition", "replicas", "adding", "removing", "isr"), rows, as_json=as_json)
 
@@ -263,7 +263,7 @@ def _copied(tp: TopicPartition, partition: PartitionDescription, replicas: Repli
         return None
     start, total = leader.log_start_offset, leader.log_end_offset - leader.log_start_offset
     added = (replicas.get((adding_replica, tp)) for adding_replica in partition.adding_replicas)
-    least = min(0 if each is None else each.log_end_offset for each in added)
+    least = min(0 if replica is None else replica.log_end_offset for replica in added)
     return 100 * max(0, min(least - start, total)) // total if total else 100
 
 
@@ -273,7 +273,7 @@ def _ids_text(ids: Iterable[int]) -> str:
 
 def _ids(text: str, known: dict[int, str]) -> set[int]:
     try:
-        ids = {int(each) for each in text.split(",")}
+        ids = {int(broker_id) for broker_id in text.split(",")}
     except ValueError:
         fail(f"--brokers {text!r}: expected ids with commas between them", ExitStatus.USAGE)
     if unknown := sorted(ids - known.keys()):

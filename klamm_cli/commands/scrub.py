@@ -83,12 +83,12 @@ def scrub(
         print_sentences(f"would read {replicas} on {counted(len(found), 'broker')}")
         return
     if as_json:
-        print_json([_row(broker_id, one) for broker_id, scrubs in sorted(found.items()) for one in scrubs])
+        print_json([_row(broker_id, replica) for broker_id, scrubs in sorted(found.items()) for replica in scrubs])
     else:
         if status:
             _print_status(found)
         _print_damages(found)
-    if not validate_only and any(one.unrepaired for scrubs in found.values() for one in scrubs):
+    if not validate_only and any(replica.unrepaired for scrubs in found.values() for replica in scrubs):
         raise typer.Exit(int(ExitStatus.FAILED))
 
 
@@ -165,13 +165,14 @@ def _amount_read(
     return bytes_read(asked, found, replicas())
 
 
-def _since(one: ScrubDescription, began_ms: int) -> ScrubDescription:
+def _since(replica: ScrubDescription, began_ms: int) -> ScrubDescription:
     """Returns the scrub without damage that was found before `began_ms` and has been repaired."""
     from dataclasses import replace
 
-    unrepaired = one.unrepaired
+    unrepaired = replica.unrepaired
     return replace(
-        one, damages=tuple(damage for damage in one.damages if damage in unrepaired or damage.found_ms >= began_ms)
+        replica,
+        damages=tuple(damage for damage in replica.damages if damage in unrepaired or damage.found_ms >= began_ms),
     )
 
 
@@ -184,10 +185,10 @@ def _print_status(found: Scrubs) -> None:
     print_rows(("broker", "topic", "partition", "state", "last read", "damaged"), rows, as_json=False)
 
 
-def _state(one: ScrubDescription) -> str:
-    if one.next_offset >= 0:
-        return f"{'reading' if one.running else 'waiting'} at offset {one.next_offset} of {one.end_offset}"
-    return "waiting" if one.asked else "idle"
+def _state(replica: ScrubDescription) -> str:
+    if replica.next_offset >= 0:
+        return f"{'reading' if replica.running else 'waiting'} at offset {replica.next_offset} of {replica.end_offset}"
+    return "waiting" if replica.asked else "idle"
 
 
 def _time(time_ms: int) -> str:
@@ -205,24 +206,24 @@ def _print_damages(found: Scrubs) -> None:
                     print_lines(f"    {line}")
 
 
-def _row(broker_id: int, one: ScrubDescription) -> dict[str, Any]:
+def _row(broker_id: int, replica: ScrubDescription) -> dict[str, Any]:
     return {
         "broker": broker_id,
-        "topic": one.tp.topic,
-        "partition": one.tp.partition,
-        "asked": one.asked,
-        "next_offset": one.next_offset,
-        "end_offset": one.end_offset,
-        "finished_ms": one.finished_ms,
-        "damages": [_damage(damage) for damage in one.damages],
+        "topic": replica.tp.topic,
+        "partition": replica.tp.partition,
+        "asked": replica.asked,
+        "next_offset": replica.next_offset,
+        "end_offset": replica.end_offset,
+        "finished_ms": replica.finished_ms,
+        "damages": [_damage(damage) for damage in replica.damages],
     }
 
 
-def _damage(one: DamagedSegment) -> dict[str, Any]:
+def _damage(segment: DamagedSegment) -> dict[str, Any]:
     return {
-        "path": one.path,
-        "found_ms": one.found_ms,
-        "state": one.state.value,
-        "text": one.text,
-        "lines": list(one.lines),
+        "path": segment.path,
+        "found_ms": segment.found_ms,
+        "state": segment.state.value,
+        "text": segment.text,
+        "lines": list(segment.lines),
     }

@@ -146,9 +146,9 @@ def _broker_configs_without_effect() -> Iterator[str]:
     yield ""
     yield _IDLE
     yield ""
-    yield from _reasons({one.name: reason_of(one) for one in idle if not one.read_by})
+    yield from _reasons({setting.name: reason_of(setting) for setting in idle if not setting.read_by})
     for servers in ("controllers", "coordinators"):
-        names = _listed(one.name for one in idle if one.read_by == servers)
+        names = _listed(setting.name for setting in idle if setting.read_by == servers)
         yield f"At a broker these have no effect, because the {servers} read them: {names}."
         yield ""
 

@@ -96,7 +96,7 @@ def create(
             created = _create_missing(admin, topics, validate_only=validate_only)
         else:
             created = admin.create_topics(topics, validate_only=validate_only)
-    rows = [(each.name, each.topic_id, each.partition_count, each.replication_factor) for each in created.values()]
+    rows = [(topic.name, topic.topic_id, topic.partition_count, topic.replication_factor) for topic in created.values()]
     print_rows(("topic", "id", "partitions", "replication_factor"), rows, as_json=as_json, json_only={"id"})
 
 
@@ -183,18 +183,35 @@ def describe(
             and not (refusing and not partition.refusal)
         ]
         # Only a leader can return offsets, so a partition without a leader is shown without them.
-        led = [tp for tp, each in shown if each.leader >= 0]
+        led = [tp for tp, partition in shown if partition.leader >= 0]
         # Send both requests at once: this process reads one answer while the brokers prepare the other.
         with ThreadPoolExecutor(2) as both:
-            asked = (dict.fromkeys(led, each) for each in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP))
+            asked = (dict.fromkeys(led, timestamp) for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP))
             starts, ends = both.map(admin.list_offsets, asked)
     rows = []
-    for tp, each in shown:
+    for tp, partition in shown:
         start, end = starts.get(tp), ends.get(tp)
         offsets = (start and start.offset, end and end.offset)
-        special = (each.elr, each.last_known_elr, each.adding_replicas, each.removing_replicas, each.offline_replicas)
-        refusal = (each.resigned_replicas, each.refusal)
-        rows.append((*tp, each.leader, each.leader_epoch, each.replicas, each.isr, *special, *refusal, *offsets))
+        special = (
+            partition.elr,
+            partition.last_known_elr,
+            partition.adding_replicas,
+            partition.removing_replicas,
+            partition.offline_replicas,
+        )
+        refusal = (partition.resigned_replicas, partition.refusal)
+        rows.append(
+            (
+                *tp,
+                partition.leader,
+                partition.leader_epoch,
+                partition.replicas,
+                partition.isr,
+                *special,
+                *refusal,
+                *offsets,
+            )
+        )
     columns = (
         *("topic", "partition", "leader", "leader_epoch", "replicas", "isr"),
         *("elr", "last_known_elr", "adding", "removing", "offline", "resigned", "refuses"),

@@ -82,7 +82,9 @@ def list_(
         listed = admin.list_transactions(
             states=state or (), producer_ids=producer_id or (), longer_than_ms=longer_than_ms
         )
-    rows = [(one.transactional_id, one.producer_id, one.state) for one in listed.values()]
+    rows = [
+        (transaction.transactional_id, transaction.producer_id, transaction.state) for transaction in listed.values()
+    ]
     print_rows(("transactional_id", "producer_id", "state"), rows, as_json=as_json)
 
 
@@ -199,19 +201,21 @@ def find_hanging(
             _partitions(admin, topic or ()), max_transaction_timeout_ms=older_than_ms
         )
     columns = ("topic", "partition", "start_offset", "producer_id", "producer_epoch", "last_written_ms_ago")
-    print_rows(columns, [_hanging_row(one) for one in found], as_json=as_json)
+    print_rows(columns, [_hanging_row(transaction) for transaction in found], as_json=as_json)
 
 
-def _hanging_row(one: HangingTransaction) -> tuple[str | int, ...]:
-    producer = one.producer
+def _hanging_row(transaction: HangingTransaction) -> tuple[str | int, ...]:
+    producer = transaction.producer
     silent_ms = round(time.time() * 1000) - producer.last_timestamp_ms
-    return *one.tp, producer.current_txn_start_offset, producer.producer_id, producer.producer_epoch, silent_ms
+    return *transaction.tp, producer.current_txn_start_offset, producer.producer_id, producer.producer_epoch, silent_ms
 
 
 def _find_hanging(admin: Admin, tp: TopicPartition, start_offset: int, older_than_ms: int) -> HangingTransaction:
     """Returns the hanging transaction that begins at this offset. Ends the command if there is none."""
     found = admin.find_hanging_transactions([tp], max_transaction_timeout_ms=older_than_ms)
-    hanging = next((one for one in found if one.producer.current_txn_start_offset == start_offset), None)
+    hanging = next(
+        (transaction for transaction in found if transaction.producer.current_txn_start_offset == start_offset), None
+    )
     if hanging is None:
         fail(f"{tp} has no hanging transaction that begins at {start_offset}", ExitStatus.FAILED)
     return hanging

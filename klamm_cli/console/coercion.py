@@ -12,8 +12,8 @@ from typing import Any
 
 def convert_only_what_must_be(command: Any) -> None:
     """Replaces the conversion of all parameters of a typer command and its subcommands."""
-    for each in getattr(command, "commands", {}).values():
-        convert_only_what_must_be(each)
+    for subcommand in getattr(command, "commands", {}).values():
+        convert_only_what_must_be(subcommand)
     for param in command.params:
         _replace(param)
     make_help_option = command.get_help_option

@@ -18,8 +18,8 @@ _file: ContextVar[str | None] = ContextVar("command_config", default=None)
 
 def offer_command_config(command: Any) -> None:
     """Adds the option to a typer command and its subcommands, if they talk to a cluster."""
-    for each in getattr(command, "commands", {}).values():
-        offer_command_config(each)
+    for subcommand in getattr(command, "commands", {}).values():
+        offer_command_config(subcommand)
     if any(param.name == TALKS_TO_A_CLUSTER for param in command.params):
         command.params.append(_make_option())
 

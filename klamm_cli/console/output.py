@@ -51,7 +51,7 @@ def print_rows(
     columns."""
     if as_json:
         objects = (_json(dict(zip(columns, row, strict=True))) for row in rows)
-        typer.echo("[" + ",".join(f"\n  {each}" for each in objects) + "\n]")
+        typer.echo("[" + ",".join(f"\n  {line}" for line in objects) + "\n]")
         return
     is_terminal = sys.stdout.isatty()
     # Lines must not be folded when the output goes to a file or a pipe.

@@ -106,8 +106,8 @@ def _fit(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     while (excess := sum(fitted) - room) > 0:
         foldable = [
             index
-            for index, each in enumerate(fitted)
-            if each > least[index] and (index or each > room // 2 or len(fitted) == 1)
+            for index, width in enumerate(fitted)
+            if width > least[index] and (index or width > room // 2 or len(fitted) == 1)
         ]
         if not foldable and fitted and fitted[0] > least[0]:
             foldable = [0]
@@ -145,7 +145,7 @@ def _fold_cell(text: str, width: int) -> list[str]:
                 break
             end += 1
         space = text.rfind(" ", 1, end + 1)
-        mark = max(text.rfind(each, 1, end) for each in "/,")
+        mark = max(text.rfind(separator, 1, end) for separator in "/,")
         end = space if space > 0 else (mark + 1 or max(end, 1))
         parts.append(text[:end].rstrip())
         text = text[end:].lstrip()

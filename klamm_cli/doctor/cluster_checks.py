@@ -26,7 +26,7 @@ _INTERNAL: Final = {
 def check_cluster(facts: ClusterFacts, settings: Settings, data_dirs: Mapping[str, str]) -> list[Finding]:
     """Returns the findings about a cluster. `data_dirs` has the cluster id in each data directory that was checked, by
     path."""
-    found = [problem("cluster", each.text, each.advice) for each in problems(facts)]
+    found = [problem("cluster", cluster_problem.text, cluster_problem.advice) for cluster_problem in problems(facts)]
     if not found:
         servers = len(facts.cluster.brokers) + len(facts.cluster.coordinators) + len(facts.cluster.controllers)
         found.append(ok("cluster", f"{facts.cluster.cluster_id} is healthy: {servers} servers"))

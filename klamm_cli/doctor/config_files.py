@@ -125,7 +125,8 @@ def _check_listeners(path: str, config: ServiceConfig) -> Iterator[Finding]:
     for listener, dialled in zip(listeners.bound, listeners.advertised, strict=True):
         # If another listener of the same protocol is reachable, this one may be meant for clients on this machine.
         has_another = any(
-            one.protocol is listener.protocol and not is_loopback(one.host) for one in listeners.advertised
+            advertised.protocol is listener.protocol and not is_loopback(advertised.host)
+            for advertised in listeners.advertised
         )
         if is_loopback(dialled.host) and not is_loopback(listener.host) and not has_another:
             yield warning(

@@ -14,8 +14,10 @@ _CHECK = "open"
 def check_exposure(path: str, config: ServiceConfig) -> Iterator[Finding]:
     """Yields a warning for what other machines can reach: listeners without encryption, a server without an authorizer,
     and metrics."""
-    afar = [one for one in config.resolved_listeners().bound if not is_loopback(one.host)]
-    plain = [f"{one.name}://{one.host}:{one.port}" for one in afar if not one.security.is_encrypted]
+    afar = [listener for listener in config.resolved_listeners().bound if not is_loopback(listener.host)]
+    plain = [
+        f"{listener.name}://{listener.host}:{listener.port}" for listener in afar if not listener.security.is_encrypted
+    ]
     if plain:
         yield warning(
             _CHECK,

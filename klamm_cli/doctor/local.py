@@ -30,7 +30,7 @@ def check_local(config_paths: Sequence[str], data_dirs: Sequence[str]) -> tuple[
         except ConfigError as error:
             findings.append(problem("config", str(error), "mend the file"))
             continue
-        findings += [problem("config", each, "mend the line") for each in problems]
+        findings += [problem("config", text, "mend the line") for text in problems]
         checked = check_config(path, properties)
         findings += checked.findings
         if checked.config is not None:

@@ -24,9 +24,9 @@ def check_ports(config: ServiceConfig) -> Iterator[Finding]:
     listeners = config.resolved_listeners()
     host, port = listeners.of(SecurityProtocol.GRPC)[0].address
     runs = bool(port) and _is_klamm(host or _LOCAL, port)
-    for one in listeners.bound:
-        yield from _check_port(*one.address, runs, one.name)
-    for name in sorted({one.host for one in listeners.advertised}):
+    for listener in listeners.bound:
+        yield from _check_port(*listener.address, runs, listener.name)
+    for name in sorted({listener.host for listener in listeners.advertised}):
         yield from _check_name(name)
 
 

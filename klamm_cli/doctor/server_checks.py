@@ -149,4 +149,4 @@ def _check_migration(answers: Iterable[ProbeAnswer]) -> Iterator[Finding]:
 
 def hosts_of(bootstrap: str) -> list[str]:
     """Returns the hosts in a text such as `host:port,host:port`."""
-    return [each.strip().rpartition(":")[0] for each in bootstrap.split(",") if each.strip()]
+    return [address.strip().rpartition(":")[0] for address in bootstrap.split(",") if address.strip()]

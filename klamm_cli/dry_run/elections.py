@@ -50,6 +50,6 @@ def _able(partition: PartitionDescription, active: Collection[int]) -> list[int]
 def _clean_leader(partition: PartitionDescription, active: Collection[int]) -> int:
     """Returns the leader that an election of the preferred replica would choose."""
     clean = partition.isr or partition.elr
-    candidates = [each for each in _able(partition, active) if each in clean]
+    candidates = [replica for replica in _able(partition, active) if replica in clean]
     # The preferred replica is the first one. A resigned replica leads only if all candidates have resigned.
     return min(candidates, key=lambda candidate: candidate in partition.resigned_replicas, default=NO_LEADER)

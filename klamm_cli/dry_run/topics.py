@@ -50,12 +50,14 @@ def describe_contents(admin: Admin, topics: Iterable[TopicDescription]) -> dict[
     The number of records is the number of offsets. A compacted topic has fewer records."""
     wanted = list(topics)
     # Only a leader can return offsets.
-    led = [TopicPartition(each.name, part.partition) for each in wanted for part in each.partitions if part.leader >= 0]
+    led = [
+        TopicPartition(topic.name, part.partition) for topic in wanted for part in topic.partitions if part.leader >= 0
+    ]
     starts, ends = (admin.list_offsets(dict.fromkeys(led, time)) for time in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP))
     records = Counter[str]()
     for tp in led:
         records[tp.topic] += max(0, ends[tp].offset - starts[tp].offset)
-    return {each.name: _contents(each, records[each.name]) for each in wanted}
+    return {topic.name: _contents(topic, records[topic.name]) for topic in wanted}
 
 
 def _contents(topic: TopicDescription, records: int) -> str:

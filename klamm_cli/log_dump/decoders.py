@@ -54,10 +54,10 @@ def _unknown(key: bytes) -> Mapping[str, object]:
 
 def _group(value: GroupMetadataValue) -> object:
     shown = plain(value)
-    for member, one in zip(shown["members"], value.members, strict=True):
+    for member, stored in zip(shown["members"], value.members, strict=True):
         is_consumer = value.protocol_type == CONSUMER_PROTOCOL_TYPE
-        member["subscription"] = _parsed(decode_subscription, one.subscription, is_consumer)
-        member["assignment"] = _parsed(decode_assignment, one.assignment, is_consumer)
+        member["subscription"] = _parsed(decode_subscription, stored.subscription, is_consumer)
+        member["assignment"] = _parsed(decode_assignment, stored.assignment, is_consumer)
     return shown
 
 

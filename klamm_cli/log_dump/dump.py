@@ -96,7 +96,7 @@ def _lines(disk: Disk, file: DataFile, options: DumpOptions) -> Iterator[DumpLin
 def run(paths: Iterable[str], options: DumpOptions, *, as_json: bool, write: Callable[[str], object]) -> bool:
     """Writes all lines, each with its line end. Returns True if nothing was damaged."""
     sound = True
-    for one in dump(paths, options):
-        sound = sound and one.kind is not LineKind.DAMAGE
-        write((one.to_json() if as_json else one.to_text()) + "\n")
+    for dump_line in dump(paths, options):
+        sound = sound and dump_line.kind is not LineKind.DAMAGE
+        write((dump_line.to_json() if as_json else dump_line.to_text()) + "\n")
     return sound

@@ -45,15 +45,15 @@ def plain(value: object) -> Any:
 
 def _composed(value: object) -> Any:
     if isinstance(value, Mapping):
-        return {str(plain(name)): plain(one) for name, one in value.items()}
+        return {str(plain(name)): plain(entry) for name, entry in value.items()}
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if hasattr(value, "_asdict"):
-        return {name: plain(one) for name, one in value._asdict().items()}
+        return {name: plain(entry) for name, entry in value._asdict().items()}
     if isinstance(value, Set):
-        return [plain(one) for one in sorted(value)]
+        return [plain(element) for element in sorted(value)]
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(element) for element in value]
     return str(value)
 
 
@@ -65,11 +65,11 @@ def _message(message: Message) -> dict[str, Any]:
         if field.has_presence and not message.HasField(field.name):
             continue
         if field.type == FieldDescriptor.TYPE_BYTES:
-            fields[field.name] = [_id(one) for one in value] if field.is_repeated else _id(value)
+            fields[field.name] = [_id(element) for element in value] if field.is_repeated else _id(value)
         elif isinstance(value, Mapping):
-            fields[field.name] = {str(name): plain(one) for name, one in sorted(value.items())}
+            fields[field.name] = {str(name): plain(entry) for name, entry in sorted(value.items())}
         elif field.is_repeated:
-            fields[field.name] = [plain(one) for one in value]
+            fields[field.name] = [plain(element) for element in value]
         else:
             fields[field.name] = plain(value)
     return fields

@@ -373,7 +373,7 @@ def _print(
     as_json: bool,
 ) -> None:
     columns = (*settings, *report.FIGURES)
-    rows = [report.row(each, settings) for each in measured]
+    rows = [report.row(measurement, settings) for measurement in measured]
     if not as_json:
         print_rows(columns, [[_shown(cell) for cell in row] for row in rows], as_json=False)
         if recommended is not None:

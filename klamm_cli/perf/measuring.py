@@ -36,4 +36,4 @@ def measure_cells(
             for number, cell in enumerate(cells):
                 bar.show(run * len(cells) + number, cell.describe())
                 done[number].append(on_own_topic(cell, load))
-    return [median(each) for each in done]
+    return [median(measurements) for measurements in done]

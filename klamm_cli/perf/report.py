@@ -67,9 +67,9 @@ def best(measurements: Sequence[Measurement]) -> Measurement:
     safe = [
         measurement for measurement in measurements if (measurement.cell.acks, measurement.cell.fsync) == (acks, fsync)
     ]
-    fastest = max(each.mb_s for each in safe)
-    fast = [each for each in safe if each.mb_s >= fastest * _AS_FAST]
-    return min(fast, key=lambda each: (round(each.stored_ratio, 1), -each.mb_s))
+    fastest = max(measurement.mb_s for measurement in safe)
+    fast = [measurement for measurement in safe if measurement.mb_s >= fastest * _AS_FAST]
+    return min(fast, key=lambda measurement: (round(measurement.stored_ratio, 1), -measurement.mb_s))
 
 
 def recommend_from_produce(measurements: Sequence[Measurement], partitions: int, wish: Wish) -> Recommendation:

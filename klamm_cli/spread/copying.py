@@ -172,16 +172,16 @@ def copy_all(
             _wait_for(copying, show)
         finally:
             stopped.set()
-            for each in copying:
-                each.cancel()
+            for future in copying:
+                future.cancel()
 
 
 def _wait_for(copying: list[Future[None]], show: Callable[[], None]) -> None:
     """Waits until all copiers have ended. Raises the first error."""
     while copying:
         wait(copying, _SHOW_EVERY_S, FIRST_EXCEPTION)
-        ended = [each for each in copying if each.done()]
-        for each in ended:
-            each.result()
-        copying = [each for each in copying if each not in ended]
+        ended = [future for future in copying if future.done()]
+        for future in ended:
+            future.result()
+        copying = [future for future in copying if future not in ended]
         show()

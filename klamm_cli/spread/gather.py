@@ -49,7 +49,7 @@ def topic_facts(admin: Admin, topic: TopicDescription) -> TopicFacts:
         internal=topic.internal,
         starts={tp.partition: start.offset for tp, start in starts.items()},
         ends={tp.partition: end.offset for tp, end in ends.items()},
-        stable_ends={tp.partition: one.offset for tp, one in stable.items()},
+        stable_ends={tp.partition: end.offset for tp, end in stable.items()},
     )
 
 
@@ -109,10 +109,10 @@ def source_lag(facts: SpreadFacts, group: GroupLagDescription) -> int | None:
     return sum(lag or 0 for lag in lags) if None not in lags else None
 
 
-def _partition_lag(facts: SpreadFacts, number: int, one: PartitionLagDescription | None) -> int | None:
-    if one is None or (one.committed_offset is None and not one.error):
+def _partition_lag(facts: SpreadFacts, number: int, partition: PartitionLagDescription | None) -> int | None:
+    if partition is None or (partition.committed_offset is None and not partition.error):
         return max(0, facts.source.ends[number] - facts.source.starts[number])
-    return one.lag
+    return partition.lag
 
 
 def _offsets(admin: Admin, names: Names, stable_ms: int | None) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -66,7 +66,7 @@ def bytes_read(
 ) -> Amount:
     """Returns how many bytes the brokers have read of the replicas that they were asked to scrub."""
     done = total = 0.0
-    scrubs = {(broker_id, one.tp): one for broker_id, described in found.items() for one in described}
+    scrubs = {(broker_id, scrub.tp): scrub for broker_id, described in found.items() for scrub in described}
     for key in ((broker_id, tp) for broker_id, tps in asked.items() for tp in tps):
         if key in replicas:
             total += replicas[key].size_bytes

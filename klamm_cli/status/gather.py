@@ -80,7 +80,7 @@ def gather(admin: Admin, deadline_s: float) -> ClusterFacts:
 
 
 def _joined(answers: Iterable[Future[Mapping[int, tuple[T, ...]]]]) -> dict[int, tuple[T, ...]]:
-    return {broker_id: answer for one in answers for broker_id, answer in one.result().items()}
+    return {broker_id: answer for future in answers for broker_id, answer in future.result().items()}
 
 
 class _Parts:
@@ -183,7 +183,7 @@ class _Asking:
         """Returns the lag of each group. Groups that lost records come first, then those with the most lag."""
         listed = {group.group_id: group for group in groups}
         described = describe_each(self.admin, listed, timeout_ms=lambda: self.timeout_ms)
-        lags = [group_lag(listed[one.group_id], one) for one in described]
+        lags = [group_lag(listed[group.group_id], group) for group in described]
         return sorted(lags, key=lambda lag: (-lag.lost_count, -lag.lag, lag.group_id))
 
     def open_transactions(self) -> list[OpenTransaction]:
@@ -191,17 +191,17 @@ class _Asking:
         listed = self.admin.list_transactions(states=_OPEN_STATES, timeout_ms=self.timeout_ms)
         described = self.admin.describe_transactions(list(listed)[:OPEN_MAX], timeout_ms=self.timeout_ms)
         now_ms = round(time.time() * 1000)
-        found = [_open(one, now_ms) for one in described.values() if one.start_time_ms >= 0]
-        return sorted(found, key=lambda each: -each.open_ms)
+        found = [_open(transaction, now_ms) for transaction in described.values() if transaction.start_time_ms >= 0]
+        return sorted(found, key=lambda transaction: -transaction.open_ms)
 
 
-def _open(one: TransactionDescription, now_ms: int) -> OpenTransaction:
+def _open(transaction: TransactionDescription, now_ms: int) -> OpenTransaction:
     return OpenTransaction(
-        transactional_id=one.transactional_id,
-        state=one.state,
-        open_ms=max(0, now_ms - one.start_time_ms),
-        timeout_ms=one.transaction_timeout_ms,
-        is_prepared=one.prepared_ms > 0,
+        transactional_id=transaction.transactional_id,
+        state=transaction.state,
+        open_ms=max(0, now_ms - transaction.start_time_ms),
+        timeout_ms=transaction.transaction_timeout_ms,
+        is_prepared=transaction.prepared_ms > 0,
     )
 
 

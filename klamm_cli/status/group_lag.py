@@ -60,16 +60,20 @@ def describe_each(
 def group_lag(group: GroupListing, described: GroupLagDescription) -> GroupLag:
     """Returns the lag of one group. Partitions whose leader did not answer do not count."""
     known = [partition for partition in described.partitions if partition.lag is not None]
-    behind = [one for one in known if one.lag]
-    doomed = sorted((one.next_deletion_ms, one.tp) for one in behind if one.next_deletion_ms is not None)
-    unchanged_since_ms = [one.unchanged_since_ms for one in behind if one.unchanged_since_ms is not None]
+    behind = [partition for partition in known if partition.lag]
+    doomed = sorted(
+        (partition.next_deletion_ms, partition.tp) for partition in behind if partition.next_deletion_ms is not None
+    )
+    unchanged_since_ms = [
+        partition.unchanged_since_ms for partition in behind if partition.unchanged_since_ms is not None
+    ]
     return GroupLag(
         group_id=group.group_id,
         type=group.type,
         state=group.state,
-        lag=sum(one.lag or 0 for one in known),
+        lag=sum(partition.lag or 0 for partition in known),
         partitions=len(known),
-        behind_ms=max((one.behind_ms or 0 for one in behind), default=0),
+        behind_ms=max((partition.behind_ms or 0 for partition in behind), default=0),
         lost={partition.tp: partition.lost_count for partition in described.partitions if partition.lost_count},
         deletion_ms=max(0, doomed[0][0] - described.time_ms) if doomed else None,
         doomed=tuple(tp for _, tp in doomed),
@@ -83,7 +87,7 @@ def in_words(described: GroupLagDescription) -> str:
     parts = [_behind_in_words(behind)]
     if behind:
         parts += _catching_up(behind)
-        deletions_ms = [one.next_deletion_ms for one in behind if one.next_deletion_ms is not None]
+        deletions_ms = [partition.next_deletion_ms for partition in behind if partition.next_deletion_ms is not None]
         left_ms = min(deletions_ms, default=described.time_ms + SOON_MS) - described.time_ms
         if left_ms < SOON_MS:
             parts.append(f"retention deletes unread records in {duration(max(0, left_ms))}")
@@ -95,15 +99,17 @@ def in_words(described: GroupLagDescription) -> str:
 def _behind_in_words(behind: list[PartitionLagDescription]) -> str:
     if not behind:
         return "has read everything"
-    oldest_ms = max((one.behind_ms or 0 for one in behind), default=0)
-    return f"{record_count(sum(one.lag or 0 for one in behind))} behind, the oldest {duration(oldest_ms)} old"
+    oldest_ms = max((partition.behind_ms or 0 for partition in behind), default=0)
+    return (
+        f"{record_count(sum(partition.lag or 0 for partition in behind))} behind, the oldest {duration(oldest_ms)} old"
+    )
 
 
 def _catching_up(behind: list[PartitionLagDescription]) -> list[str]:
     """Returns when the group will have caught up, or that it comes no closer. Returns nothing if that is not known."""
-    if any(one.consumed_per_s is None or one.produced_per_s is None for one in behind):
+    if any(partition.consumed_per_s is None or partition.produced_per_s is None for partition in behind):
         return []
-    times_ms = [one.catch_up_ms for one in behind if one.catch_up_ms is not None]
+    times_ms = [partition.catch_up_ms for partition in behind if partition.catch_up_ms is not None]
     if len(times_ms) < len(behind):
         return ["comes no closer to the end"]
     return [f"catches up in {duration(max(times_ms))}"]

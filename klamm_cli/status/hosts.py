@@ -46,10 +46,10 @@ def state_of(broker: ServerDescription) -> str:
 def hosts_of(brokers: Iterable[ServerDescription]) -> list[Host]:
     """Returns the hosts, in the order of their first brokers."""
     found: dict[tuple[str, str], list[ServerDescription]] = {}
-    for each in sorted(brokers, key=lambda broker: broker.node_id):
+    for broker in sorted(brokers, key=lambda broker: broker.node_id):
         # Brokers without a rack are not known to share a host. They may be behind one address.
-        key = (each.rack, each.host) if each.rack else (f"broker {each.node_id}", each.host)
-        found.setdefault(key, []).append(each)
+        key = (broker.rack, broker.host) if broker.rack else (f"broker {broker.node_id}", broker.host)
+        found.setdefault(key, []).append(broker)
     return [Host(host=own[0].host, rack=own[0].rack, brokers=own) for own in found.values()]
 
 
@@ -61,4 +61,4 @@ def ranges(numbers: Iterable[int]) -> list[str]:
             found[-1] = [found[-1][0], number]
         else:
             found.append([number])
-    return ["-".join(map(str, each)) for each in found]
+    return ["-".join(map(str, bounds)) for bounds in found]

@@ -174,7 +174,7 @@ def used_percent(total_bytes: int, usable_bytes: int) -> int | None:
 
 def _of_transactions(facts: ClusterFacts) -> Iterator[Problem]:
     if facts.hanging:
-        tps: list[TopicPartition] = sorted({one.tp for one in facts.hanging})
+        tps: list[TopicPartition] = sorted({transaction.tp for transaction in facts.hanging})
         yield Problem(
             f"{_count(len(facts.hanging), 'transaction')} hanging, nothing after it is read with read_committed:"
             f" {name_some(tps)}",
@@ -203,7 +203,7 @@ def _of_groups(facts: ClusterFacts) -> Iterator[Problem]:
     losers = [group for group in groups if group.lost]
     yield from _listed(losers, _lost, "lost records, deleted before the groups read them", _LOST_ADVICE)
     doomed = [group for group in groups if group.deletion_ms is not None and group.deletion_ms < DELETED_SOON_MS]
-    doomed.sort(key=lambda each: each.deletion_ms or 0)
+    doomed.sort(key=lambda group: group.deletion_ms or 0)
     yield from _listed(doomed, _deleted_soon, "have unread records that retention deletes soon", _DELETED_SOON_ADVICE)
     left = [group for group in groups if group not in doomed and _is_left(group)]
     yield from _listed(left, _without_members, "have unread records and no members", _NO_MEMBERS_ADVICE)

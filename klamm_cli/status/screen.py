@@ -91,7 +91,7 @@ def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
     return {
         "cluster_id": facts.cluster.cluster_id,
         "healthy": not found,
-        "problems": [each.text for each in found],
+        "problems": [problem.text for problem in found],
         "controller_id": facts.cluster.controller_id,
         "metadata_end_index": facts.cluster.metadata_end_index,
         **{title: [dict(zip(columns, row, strict=True)) for row in rows] for title, columns, rows in _tables(facts)},
@@ -105,7 +105,7 @@ def document(facts: ClusterFacts, found: Sequence[Problem]) -> dict[str, Any]:
             "offline": list(map(str, facts.offline())),
         },
         "open_transactions": transactions,
-        "hanging_transactions": None if facts.hanging is None else [str(one.tp) for one in facts.hanging],
+        "hanging_transactions": None if facts.hanging is None else [str(hanging.tp) for hanging in facts.hanging],
         "groups_left_out": facts.groups_left_out,
     }
 

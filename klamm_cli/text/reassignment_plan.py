@@ -35,8 +35,8 @@ def read_plan(file: str) -> dict[TopicPartition, tuple[int, ...]]:
         if document["version"] != _VERSION:
             fail(f"{file}: version {document['version']!r}, expected {_VERSION}", ExitStatus.USAGE)
         plan = {
-            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(map(int, each["replicas"]))
-            for each in document["partitions"]
+            TopicPartition(str(entry["topic"]), int(entry["partition"])): tuple(map(int, entry["replicas"]))
+            for entry in document["partitions"]
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
         fail(f"{file}: expected a plan as `klamm reassign generate` prints it; {_problem(error)}", ExitStatus.USAGE)

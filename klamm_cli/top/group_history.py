@@ -66,7 +66,7 @@ class GroupHistory:
         if len(commits) <= INTERVALS:
             return None
         earlier = commits[:-INTERVALS]
-        first = next((one for one in earlier if last.at_s - one.at_s <= WINDOW_S), earlier[-1])
+        first = next((commit for commit in earlier if last.at_s - commit.at_s <= WINDOW_S), earlier[-1])
         return _between(first, last, gap_s=max(now.at_s - was.at_s for was, now in pairwise(points)))
 
     def _grown(self, name: str, sample: Sample) -> int:

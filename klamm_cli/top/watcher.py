@@ -115,7 +115,7 @@ class Watcher:
             metrics=self._metrics(silent),
             health=self._health[0],
             is_healthy=self._health[1],
-            left_out="; ".join(each for each in (*self._left_out, *silent) if each),
+            left_out="; ".join(text for text in (*self._left_out, *silent) if text),
         )
 
     def _refresh_catalog(self) -> None:
@@ -127,7 +127,7 @@ class Watcher:
         self._health = health_of(self._admin.describe_cluster(timeout_ms=self._timeout_ms), topics)
         try:
             listed = self._admin.list_groups(timeout_ms=self._timeout_ms)
-            states = {each.group_id: each.state for each in listed.values()}
+            states = {group.group_id: group.state for group in listed.values()}
             self._groups, groups_left_out = choose_groups(states, self._scope.groups)
         except KlammError as error:
             self._groups, groups_left_out = {}, f"groups: {error}"
@@ -162,13 +162,17 @@ class Watcher:
                 silent.append(f"group {name}: {error}")
                 break
             watched = [partition for partition in described.partitions if partition.tp in self._leaders]
-            committed = {one.tp: one.committed_offset for one in watched if one.committed_offset is not None}
+            committed = {
+                partition.tp: partition.committed_offset
+                for partition in watched
+                if partition.committed_offset is not None
+            }
             if committed:
                 found[name] = GroupPositions(
                     state=state,
                     committed=committed,
-                    lag=sum(one.lag or 0 for one in watched),
-                    behind_ms=max(one.behind_ms or 0 for one in watched),
+                    lag=sum(partition.lag or 0 for partition in watched),
+                    behind_ms=max(partition.behind_ms or 0 for partition in watched),
                 )
         return found
 

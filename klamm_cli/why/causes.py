@@ -54,11 +54,11 @@ def causes(facts: WhyFacts) -> list[Cause]:
 
 def hot_partition(facts: WhyFacts) -> TopicPartition | None:
     """Returns the partition that gets most of the records of its topic, or None."""
-    for one in facts.behind():
-        share = _share_of_topic(facts, one.tp)
-        count = sum(tp.topic == one.tp.topic for tp in facts.written)
+    for partition in facts.behind():
+        share = _share_of_topic(facts, partition.tp)
+        count = sum(tp.topic == partition.tp.topic for tp in facts.written)
         if count > 1 and share >= max(HOT_SHARE, min(0.9, 2 / count)):
-            return one.tp
+            return partition.tp
     return None
 
 
@@ -81,7 +81,11 @@ def _lost(facts: WhyFacts) -> Iterator[Cause]:
 
 
 def _deleted_soon(facts: WhyFacts) -> Iterator[Cause]:
-    doomed = [(one.next_deletion_ms, one.tp) for one in facts.behind() if one.next_deletion_ms is not None]
+    doomed = [
+        (partition.next_deletion_ms, partition.tp)
+        for partition in facts.behind()
+        if partition.next_deletion_ms is not None
+    ]
     if doomed:
         deletion_ms, tp = min(doomed)
         left_ms = max(0, deletion_ms - facts.lag.time_ms)
@@ -109,19 +113,19 @@ def _no_members(facts: WhyFacts) -> Iterator[Cause]:
 def _held(facts: WhyFacts) -> list[Cause]:
     """Returns the transaction because of which readers with read_committed get no records."""
     held = [
-        one
-        for one in facts.behind()
-        if one.held_since_ms is not None
-        and facts.lag.time_ms - one.held_since_ms >= HELD_MS
-        and one.committed_offset is not None
-        and one.last_stable_offset is not None
-        and one.committed_offset >= one.last_stable_offset
+        partition
+        for partition in facts.behind()
+        if partition.held_since_ms is not None
+        and facts.lag.time_ms - partition.held_since_ms >= HELD_MS
+        and partition.committed_offset is not None
+        and partition.last_stable_offset is not None
+        and partition.committed_offset >= partition.last_stable_offset
     ]
     if not held:
         return []
-    first = min(held, key=lambda one: one.held_since_ms or 0)
+    first = min(held, key=lambda partition: partition.held_since_ms or 0)
     age = duration(facts.lag.time_ms - (first.held_since_ms or 0))
-    count = sum(one.lag or 0 for one in held)
+    count = sum(partition.lag or 0 for partition in held)
     known = facts.transactions.get(first.held_by_producer_id or -1)
     if known is None:
         who, do = f"a transaction of producer id {first.held_by_producer_id}", "`klamm transactions find-hanging`"
@@ -156,15 +160,15 @@ def _slow_polls(facts: WhyFacts) -> Iterator[Cause]:
     ]
     if not slow:
         return
-    share, interval_ms, timeout_ms, member = max(slow, key=lambda one: one[:2])
+    share, interval_ms, timeout_ms, member = max(slow, key=lambda candidate: candidate[:2])
     if share < SLOW_POLL_SHARE:
         return
-    rate = sum(one.consumed_per_s or 0 for one in facts.by_member()[member.member_id])
-    each = f"; a record takes it {1000 / rate:,.0f} ms" if rate else ""
+    rate = sum(partition.consumed_per_s or 0 for partition in facts.by_member()[member.member_id])
+    pace = f"; a record takes it {1000 / rate:,.0f} ms" if rate else ""
     yield Cause(
         "slow-polls",
         f"member {member.client_id or member.member_id} at {member.client_host} commits every {duration(interval_ms)},"
-        f" and is removed if it does not poll for {duration(timeout_ms)}{each}",
+        f" and is removed if it does not poll for {duration(timeout_ms)}{pace}",
         "lower max.poll.records, or raise max.poll.interval.ms of that consumer; make the processing faster",
     )
 
@@ -173,11 +177,11 @@ def _commit_interval_ms(facts: WhyFacts, member_id: str, timeout_ms: int) -> int
     """Returns the time between two commits of a member that has had records to read for all that time. None if that is
     not known, or if the last commit is so old that the member does not poll any more."""
     known = [
-        one.commit_interval_ms
-        for one in facts.by_member()[member_id]
-        if one.commit_interval_ms is not None
-        and (one.behind_ms or 0) >= one.commit_interval_ms
-        and facts.lag.time_ms - (one.unchanged_since_ms or 0) < timeout_ms
+        partition.commit_interval_ms
+        for partition in facts.by_member()[member_id]
+        if partition.commit_interval_ms is not None
+        and (partition.behind_ms or 0) >= partition.commit_interval_ms
+        and facts.lag.time_ms - (partition.unchanged_since_ms or 0) < timeout_ms
     ]
     return min(known, default=None)
 
@@ -185,12 +189,12 @@ def _commit_interval_ms(facts: WhyFacts, member_id: str, timeout_ms: int) -> int
 def _stuck(facts: WhyFacts) -> Iterator[Cause]:
     owned = {tp for member in facts.members for tp in member.assignment}
     stuck = [
-        one
-        for one in facts.behind()
-        if one.tp in owned
-        and one.unchanged_since_ms is not None
-        and facts.lag.time_ms - one.unchanged_since_ms >= max(STUCK_MS, 2 * (one.commit_interval_ms or 0))
-        and (one.behind_ms or 0) >= STUCK_MS
+        partition
+        for partition in facts.behind()
+        if partition.tp in owned
+        and partition.unchanged_since_ms is not None
+        and facts.lag.time_ms - partition.unchanged_since_ms >= max(STUCK_MS, 2 * (partition.commit_interval_ms or 0))
+        and (partition.behind_ms or 0) >= STUCK_MS
     ]
     if stuck:
         first = stuck[0]
@@ -246,7 +250,7 @@ def _slow_member(facts: WhyFacts) -> Iterator[Cause]:
     owned = sum(map(len, facts.by_member().values()))
     if lags[name] / total < SLOW_SHARE or len(parts) / owned > 0.5:
         return
-    member = next(one for one in facts.members if one.member_id == name)
+    member = next(candidate for candidate in facts.members if candidate.member_id == name)
     speed = _speed(facts, name)
     yield Cause(
         "slow-member",
@@ -259,19 +263,19 @@ def _slow_member(facts: WhyFacts) -> Iterator[Cause]:
 
 def _speed(facts: WhyFacts, name: str) -> str:
     def rate(member_id: str) -> float | None:
-        rates = [one.consumed_per_s for one in facts.by_member()[member_id]]
-        return None if None in rates else sum(one for one in rates if one is not None)
+        rates = [partition.consumed_per_s for partition in facts.by_member()[member_id]]
+        return None if None in rates else sum(known_rate for known_rate in rates if known_rate is not None)
 
     its_rate = rate(name)
-    others = [one for other in facts.by_member() if other != name and (one := rate(other)) is not None]
+    others = [other_rate for other in facts.by_member() if other != name and (other_rate := rate(other)) is not None]
     if its_rate is None or not others:
         return ""
     return f", and reads {its_rate:,.0f} records/s; the others read {sum(others) / len(others):,.0f}"
 
 
 def _burst(facts: WhyFacts) -> Iterator[Cause]:
-    known = [one for one in facts.written.values() if one.before_per_s is not None]
-    now, before = sum(one.per_s for one in known), sum(one.before_per_s or 0 for one in known)
+    known = [partition for partition in facts.written.values() if partition.before_per_s is not None]
+    now, before = sum(partition.per_s for partition in known), sum(partition.before_per_s or 0 for partition in known)
     if before and now >= BURST_FACTOR * before:
         yield Cause(
             "burst",
@@ -283,8 +287,8 @@ def _burst(facts: WhyFacts) -> Iterator[Cause]:
 
 def _slower(facts: WhyFacts) -> Iterator[Cause]:
     known = [partition for partition in facts.lag.partitions if partition.consumed_before_per_s is not None]
-    now = sum(one.consumed_per_s or 0 for one in known)
-    before = sum(one.consumed_before_per_s or 0 for one in known)
+    now = sum(partition.consumed_per_s or 0 for partition in known)
+    before = sum(partition.consumed_before_per_s or 0 for partition in known)
     if before and now * SLOWER_FACTOR <= before:
         yield Cause(
             "slower",
@@ -300,7 +304,10 @@ def _too_slow(facts: WhyFacts) -> Iterator[Cause]:
         for partition in facts.lag.partitions
         if partition.consumed_per_s is not None and partition.produced_per_s is not None
     ]
-    read, written = sum(one.consumed_per_s or 0 for one in known), sum(one.produced_per_s or 0 for one in known)
+    read, written = (
+        sum(partition.consumed_per_s or 0 for partition in known),
+        sum(partition.produced_per_s or 0 for partition in known),
+    )
     partitions = len({partition.tp for partition in facts.lag.partitions if partition.committed_offset is not None})
     readers = sum(bool(member.assignment) for member in facts.members)
     if not known:

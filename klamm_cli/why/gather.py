@@ -91,11 +91,11 @@ def _transactions(admin: Admin, producer_ids: Iterable[int], timeout_ms: int) ->
     described = admin.describe_transactions(list(listed), timeout_ms=timeout_ms)
     now_ms = round(time.time() * 1000)
     return {
-        one.producer_id: OpenTransaction(
-            one.transactional_id, max(0, now_ms - one.start_time_ms), one.transaction_timeout_ms
+        transaction.producer_id: OpenTransaction(
+            transaction.transactional_id, max(0, now_ms - transaction.start_time_ms), transaction.transaction_timeout_ms
         )
-        for one in described.values()
-        if one.start_time_ms >= 0
+        for transaction in described.values()
+        if transaction.start_time_ms >= 0
     }
 
 

@@ -26,7 +26,7 @@ def headline(facts: WhyFacts) -> str:
 
 def _where(facts: WhyFacts) -> str:
     behind = facts.behind()
-    topics = sorted({one.tp.topic for one in behind})
+    topics = sorted({partition.tp.topic for partition in behind})
     if len(behind) == 1 < len(facts.lag.partitions):
         return f"; all in {behind[0].tp}"
     if len(topics) == 1 < len({partition.tp.topic for partition in facts.lag.partitions}):
@@ -36,12 +36,12 @@ def _where(facts: WhyFacts) -> str:
 
 def lines(facts: WhyFacts, found: Sequence[Cause]) -> list[str]:
     """Returns the lines before the tables: the headline and the causes."""
-    return [headline(facts), *(one.text for one in found)] if found else [headline(facts), "nothing is wrong"]
+    return [headline(facts), *(cause.text for cause in found)] if found else [headline(facts), "nothing is wrong"]
 
 
 def advice(found: Sequence[Cause]) -> list[str]:
     """Returns the last lines: the one or two things to do."""
-    return [f"do: {one.do}" for one in found[:ADVICE_SHOWN]]
+    return [f"do: {cause.do}" for cause in found[:ADVICE_SHOWN]]
 
 
 def partition_rows(facts: WhyFacts) -> list[tuple[Any, ...]]:
@@ -49,14 +49,14 @@ def partition_rows(facts: WhyFacts) -> list[tuple[Any, ...]]:
     owners = {tp: member.client_id or member.member_id for member in facts.members for tp in member.assignment}
     return [
         (
-            str(one.tp),
-            one.lag,
-            None if one.behind_ms is None else duration(one.behind_ms),
-            _rounded(one.consumed_per_s),
-            _rounded(one.produced_per_s),
-            owners.get(one.tp),
+            str(partition.tp),
+            partition.lag,
+            None if partition.behind_ms is None else duration(partition.behind_ms),
+            _rounded(partition.consumed_per_s),
+            _rounded(partition.produced_per_s),
+            owners.get(partition.tp),
         )
-        for one in facts.behind()[:PARTITIONS_SHOWN]
+        for partition in facts.behind()[:PARTITIONS_SHOWN]
     ]
 
 
@@ -68,8 +68,8 @@ def member_rows(facts: WhyFacts) -> list[tuple[Any, ...]]:
             member.client_id or member.member_id,
             member.client_host,
             len(member.assignment),
-            sum(one.lag or 0 for one in by_member[member.member_id]),
-            _sum([one.consumed_per_s for one in by_member[member.member_id]]),
+            sum(partition.lag or 0 for partition in by_member[member.member_id]),
+            _sum([partition.consumed_per_s for partition in by_member[member.member_id]]),
         )
         for member in facts.members
     ]
@@ -87,7 +87,7 @@ def document(facts: WhyFacts, found: Sequence[Cause]) -> dict[str, Any]:
         "behind_ms": facts.behind_ms(),
         "lost": facts.lag.lost_count,
         "rebalances_per_hour": facts.lag.rebalances_per_hour,
-        "causes": [one._asdict() for one in found],
+        "causes": [cause._asdict() for cause in found],
         "partitions": [dict(zip(PARTITION_COLUMNS, row, strict=True)) for row in partition_rows(facts)],
         "members": [dict(zip(MEMBER_COLUMNS, row, strict=True)) for row in member_rows(facts)],
         "keys": [] if sample is None else [key._asdict() for key in sample.keys],

@@ -51,9 +51,9 @@ def not_archived(batch: DataFrame, contents: ArchiveContents, topic_ids: Mapping
 def ends_of(contents: ArchiveContents, topic_ids: Mapping[str, str]) -> dict[tuple[str, int], int]:
     """Returns the next offset to archive by topic and partition, for the topics with these ids."""
     return {
-        (each.topic, each.partition): end
-        for each, end in contents.ends.items()
-        if topic_ids.get(each.topic) == each.topic_id
+        (source.topic, source.partition): end
+        for source, end in contents.ends.items()
+        if topic_ids.get(source.topic) == source.topic_id
     }
 
 

@@ -89,11 +89,12 @@ class ArchiveContents:
     def after(self, change: ArchiveChange) -> ArchiveContents:
         """Returns the contents after the change. Raises ArchiveConflictError if the change was made for other
         contents."""
-        for each in change.advance:
-            if self.ends.get(each.source, 0) != each.start_offset:
+        for advance in change.advance:
+            if self.ends.get(advance.source, 0) != advance.start_offset:
                 raise ArchiveConflictError(
-                    f"{each.source.topic}-{each.source.partition} is archived up to offset"
-                    f" {self.ends.get(each.source, 0)}, not {each.start_offset}: another archiver writes to the archive"
+                    f"{advance.source.topic}-{advance.source.partition} is archived up to offset"
+                    f" {self.ends.get(advance.source, 0)}, not {advance.start_offset}:"
+                    " another archiver writes to the archive"
                 )
         for path in change.remove:
             if path not in self.files:
@@ -105,8 +106,8 @@ class ArchiveContents:
         removed = {path: when for path, when in self.removed.items() if path not in forgotten}
         return ArchiveContents(
             version=self.version + 1,
-            files=files | {each.path: each for each in change.add},
-            ends={**self.ends, **{each.source: each.end_offset for each in change.advance}},
+            files=files | {file.path: file for file in change.add},
+            ends={**self.ends, **{advance.source: advance.end_offset for advance in change.advance}},
             removed=removed | dict.fromkeys(change.remove, change.time_ms),
         )
 
@@ -119,10 +120,12 @@ def decode_change(text: str) -> ArchiveChange:
     stored = json.loads(text)
     return ArchiveChange(
         time_ms=stored["time_ms"],
-        add=tuple(ArchivedFile(**each) for each in stored["add"]),
+        add=tuple(ArchivedFile(**file) for file in stored["add"]),
         remove=tuple(stored["remove"]),
         forget=tuple(stored["forget"]),
-        advance=tuple(Advance(**{**each, "source": SourcePartition(*each["source"])}) for each in stored["advance"]),
+        advance=tuple(
+            Advance(**{**advance, "source": SourcePartition(*advance["source"])}) for advance in stored["advance"]
+        ),
     )
 
 
@@ -138,7 +141,7 @@ def encode_contents(contents: ArchiveContents) -> str:
 
 def decode_contents(text: str) -> ArchiveContents:
     stored = json.loads(text)
-    files = [ArchivedFile(**each) for each in stored["files"]]
+    files = [ArchivedFile(**file) for file in stored["files"]]
     return ArchiveContents(
         version=stored["version"],
         files={file.path: file for file in files},
@@ -159,12 +162,12 @@ def plan_compactions(files: Iterable[ArchivedFile], *, target_bytes: int, files_
     """Returns a compaction for each hour with at least `files_min` files smaller than `target_bytes`. It has all these
     files."""
     small: dict[tuple[str, str, str, str], list[ArchivedFile]] = {}
-    for each in sorted(files, key=lambda file: file.path):
-        if each.size_bytes < target_bytes:
-            small.setdefault((each.topic, each.topic_id, each.date, each.hour), []).append(each)
+    for file in sorted(files, key=lambda file: file.path):
+        if file.size_bytes < target_bytes:
+            small.setdefault((file.topic, file.topic_id, file.date, file.hour), []).append(file)
     plans = []
     for of_hour in small.values():
-        file_count = max(1, sum(each.size_bytes for each in of_hour) // target_bytes)
+        file_count = max(1, sum(file.size_bytes for file in of_hour) // target_bytes)
         if len(of_hour) >= max(files_min, file_count + 1):
             plans.append(Compaction(tuple(of_hour), file_count))
     return plans

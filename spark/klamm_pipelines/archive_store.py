@@ -79,7 +79,7 @@ class ArchiveStore:
         contents = ArchiveContents()
         if checkpoints:
             contents = decode_contents(self._read(f"_log/{max(checkpoints):020}.checkpoint.json"))
-        for version in sorted(each for each in versions if each > contents.version):
+        for version in sorted(number for number in versions if number > contents.version):
             if version != contents.version + 1:
                 raise FileNotFoundError(version)
             contents = contents.after(decode_change(self._read(f"_log/{version:020}.json")))
@@ -184,14 +184,16 @@ class ArchiveStore:
         """Returns the staged files that were not changed after `until_ms`."""
         directory = self._path(f"{self.root}/_staging")
         found = self._fs.listStatus(directory) if self._fs.exists(directory) else ()
-        return [f"_staging/{each.getPath().getName()}" for each in found if each.getModificationTime() <= until_ms]
+        return [
+            f"_staging/{status.getPath().getName()}" for status in found if status.getModificationTime() <= until_ms
+        ]
 
     def _log_files(self) -> tuple[set[int], set[int]]:
         """Returns the numbers of the versions that have a change file, and of those that have a checkpoint file."""
         directory = self._path(f"{self.root}/_log")
         if not self._fs.exists(directory):
             return set(), set()
-        matches = [_VERSION.fullmatch(str(each.getPath().getName())) for each in self._fs.listStatus(directory)]
+        matches = [_VERSION.fullmatch(str(status.getPath().getName())) for status in self._fs.listStatus(directory)]
         found = [match for match in matches if match]
         return (
             {int(match[1]) for match in found if not match[2]},

@@ -79,7 +79,7 @@ class Pipeline:
         parser = _Parser(
             prog=program,
             usage="%(prog)s [OPTIONS]",
-            description="\n\n".join(textwrap.fill(each, 76) for each in self.doc.split("\n\n")),
+            description="\n\n".join(textwrap.fill(paragraph, 76) for paragraph in self.doc.split("\n\n")),
             formatter_class=HelpFormatter,
             add_help=False,
         )
@@ -309,8 +309,8 @@ def _stop_signal() -> Iterator[threading.Event]:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def on_signal(number: int, frame: object) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_DFL)
+        for signal_number in before:
+            signal.signal(signal_number, signal.SIG_DFL)
         stop.set()
 
     for number in before:

@@ -48,9 +48,9 @@ def mirrored_topics(source: Settings, patterns: str) -> list[str]:
 def matching_topics(source: Admin, patterns: str) -> list[str]:
     """Returns the source's topics whose whole name matches one of the patterns, which commas separate. Raises
     ConfigError if there is none."""
-    wanted = [_pattern(each.strip(), "--topics") for each in patterns.split(",")]
+    wanted = [_pattern(text.strip(), "--topics") for text in patterns.split(",")]
     names = sorted(source.list_topics())
-    found = [name for name in names if any(each.fullmatch(name) for each in wanted)]
+    found = [name for name in names if any(pattern.fullmatch(name) for pattern in wanted)]
     if not found:
         raise ConfigError(
             f"--topics {patterns!r} matches no topic of {', '.join(names) or 'the source, which has none'}"
@@ -78,8 +78,8 @@ def create_targets(source: Settings, target: Settings, topics: Iterable[str], pr
         configs = _configs(origin, described)
         there = admin.list_topics()
         new = [
-            NewTopic(prefix + name, partition_count=len(each.partitions), configs=configs[name])
-            for name, each in described.items()
+            NewTopic(prefix + name, partition_count=len(topic.partitions), configs=configs[name])
+            for name, topic in described.items()
             if prefix + name not in there
         ]
         if sync_topic(alias) not in there:
@@ -87,9 +87,9 @@ def create_targets(source: Settings, target: Settings, topics: Iterable[str], pr
         admin.create_topics(new)
         admin.create_partitions(
             {
-                prefix + name: len(each.partitions)
-                for name, each in described.items()
-                if prefix + name in there and len(there[prefix + name].partitions) < len(each.partitions)
+                prefix + name: len(topic.partitions)
+                for name, topic in described.items()
+                if prefix + name in there and len(there[prefix + name].partitions) < len(topic.partitions)
             }
         )
 

@@ -63,8 +63,8 @@ class MirrorSender:
     def _send_rows(self, producer: Producer, batch: pa.RecordBatch) -> list[tuple[str, int, int, Any]]:
         sent = []
         # A producer gives a record without a timestamp the current time, as MirrorMaker 2 does.
-        found_ms = [each // 1000 for each in batch.column("timestamp").cast("int64").to_pylist()]
-        times_ms = [None if each == NO_TIMESTAMP else each for each in found_ms]
+        found_ms = [time_us // 1000 for time_us in batch.column("timestamp").cast("int64").to_pylist()]
+        times_ms = [None if timestamp_ms == NO_TIMESTAMP else timestamp_ms for timestamp_ms in found_ms]
         names = ("topic", "partition", "offset", "key", "value", "headers")
         for *row, time_ms in zip(*(batch.column(name).to_pylist() for name in names), times_ms, strict=True):
             topic, partition, offset, key, value, headers = row

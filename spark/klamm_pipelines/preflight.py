@@ -43,13 +43,13 @@ def reached(settings: Settings, option: str) -> Iterator[Admin]:
 
 def _require_connection(servers: str, option: str) -> None:
     """Raises NoBrokerError unless one of the servers accepts a connection."""
-    addresses = [each.strip().rpartition(":") for each in servers.split(",") if each.strip()]
+    addresses = [server.strip().rpartition(":") for server in servers.split(",") if server.strip()]
     pool = ThreadPoolExecutor(len(addresses))
     try:
         tried = as_completed([pool.submit(_connect, host.strip("[]"), int(port)) for host, _, port in addresses])
         reasons = []
-        for each in tried:
-            if (reason := each.result()) is None:
+        for future in tried:
+            if (reason := future.result()) is None:
                 return
             reasons.append(reason)
     finally:

@@ -65,6 +65,6 @@ def _session(name: str, master: str | None, settings: Mapping[str, str]) -> Spar
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    for setting, value in {**{each: SETTINGS[each] for each in EVERYWHERE}, **settings}.items():
+    for setting, value in {**{key: SETTINGS[key] for key in EVERYWHERE}, **settings}.items():
         builder = builder.config(setting, value)
     return builder.getOrCreate()

@@ -148,7 +148,7 @@ class ClusterAccess:
         finder = OffsetFinder(self._client, self._isolation_level)
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         self._loop.run(self._retry_unless_gone, lambda: finder.ask_once(wanted, found), self._timeout_ms)
-        return {tp: each.offset for tp, each in found.items()}
+        return {tp: entry.offset for tp, entry in found.items()}
 
     def wait_for_records(self, offsets: Offsets, timeout_ms: int) -> bool:
         """Waits until a partition has a record at its offset, for `timeout_ms` at most. Returns True also if a broker
@@ -249,10 +249,10 @@ class ClusterAccess:
             asyncio.ensure_future(self._has_records(broker_id, request)) for broker_id, request in requests.items()
         ]
         finished, unfinished = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for each in unfinished:
-            each.cancel()
+        for wait in unfinished:
+            wait.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
-        return any(each.result() for each in finished)
+        return any(wait.result() for wait in finished)
 
     async def _has_records(self, broker_id: int, request: broker_pb2.FetchRequest) -> bool:
         try:

@@ -56,8 +56,8 @@ class Source:
         cluster = accesses.get(self._options.client)
         reader = RangeReader(cluster, LossPolicy(self._options.fail_on_data_loss), self._options.poll_timeout_ms)
         builder = ArrowBuilder(self._columns)
-        for each in partition.ranges:
-            for piece, fetches in reader.pieces(each):
+        for offset_range in partition.ranges:
+            for piece, fetches in reader.pieces(offset_range):
                 yield from builder.rows(
                     piece,
                     fetches,
@@ -70,7 +70,9 @@ class Source:
 
     def _tasks(self, ranges: Iterable[OffsetRange], end: SourceOffset) -> list[InputPartition]:
         return [
-            RangesPartition(task, {each.tp.topic: end.topic_ids[each.tp.topic] for each in task})
+            RangesPartition(
+                task, {offset_range.tp.topic: end.topic_ids[offset_range.tp.topic] for offset_range in task}
+            )
             for task in pack(ranges, self._options.tasks)
         ]
 

@@ -18,21 +18,21 @@ ROWS_PER_TASK_MIN: Final = 5_000
 
 def pack(ranges: Iterable[OffsetRange], limits: TaskLimits) -> list[list[OffsetRange]]:
     """Distributes the ranges over tasks of even size, and cuts a range where a task is full."""
-    todo = [each for each in ranges if each.size > 0]
-    total = sum(each.size for each in todo)
+    todo = [offset_range for offset_range in ranges if offset_range.size > 0]
+    total = sum(offset_range.size for offset_range in todo)
     if not total:
         return []
     task_count = _task_count(total, limits)
     tasks: list[list[OffsetRange]] = [[] for _ in range(task_count)]
     done = 0
-    for each in todo:
-        start = each.start_offset
-        while start < each.end_offset:
+    for offset_range in todo:
+        start = offset_range.start_offset
+        while start < offset_range.end_offset:
             index = done * task_count // total
             # The first offset (counted over all ranges) that belongs to the next task.
             boundary = -(-(index + 1) * total // task_count)
-            end = min(each.end_offset, start + boundary - done)
-            tasks[index].append(OffsetRange(tp=each.tp, start_offset=start, end_offset=end))
+            end = min(offset_range.end_offset, start + boundary - done)
+            tasks[index].append(OffsetRange(tp=offset_range.tp, start_offset=start, end_offset=end))
             done += end - start
             start = end
     return tasks

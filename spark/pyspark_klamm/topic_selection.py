@@ -77,7 +77,9 @@ def subscription(given: OptionValues[Any]) -> TopicSelection:
 def partition_lists(option: str, text: str) -> list[TopicPartition]:
     """Returns the partitions in a JSON text such as `{"topic": [0, 1]}`. Raises ConfigError."""
     try:
-        tps = [TopicPartition(topic, _partition(each)) for topic, listed in json.loads(text).items() for each in listed]
+        tps = [
+            TopicPartition(topic, _partition(number)) for topic, listed in json.loads(text).items() for number in listed
+        ]
         if not tps:
             raise ValueError("no partitions")
     except (ValueError, AttributeError, TypeError) as error:

@@ -18,9 +18,9 @@ def balance_uniform(owned: Owned, free: Sequence[TopicPartition]) -> None:
     more than the rest. The number of moves is minimal because these are the members with the most partitions before.
     """
     total = len(free) + sum(map(len, owned.values()))
-    each, extra = divmod(total, len(owned))
+    min_quota, extra = divmod(total, len(owned))
     by_count = sorted(owned, key=lambda member_id: -len(owned[member_id]))
-    quotas = {member_id: each + (rank < extra) for rank, member_id in enumerate(by_count)}
+    quotas = {member_id: min_quota + (rank < extra) for rank, member_id in enumerate(by_count)}
     pool = list(free)
     for member_id, partitions in owned.items():
         pool += partitions[quotas[member_id] :]
@@ -46,10 +46,10 @@ def balance_general(owned: Owned, free: Sequence[TopicPartition], eligible: Mapp
 
 
 def _move_one(owned: Owned, eligible: Mapping[str, Sequence[str]]) -> bool:
-    for member_id in sorted(owned, key=lambda one: -len(owned[one])):
+    for member_id in sorted(owned, key=lambda owner: -len(owned[owner])):
         partitions = owned[member_id]
         for topic in dict.fromkeys(partition.topic for partition in partitions):
-            poorest = min(eligible[topic], key=lambda one: len(owned[one]))
+            poorest = min(eligible[topic], key=lambda subscriber: len(owned[subscriber]))
             if len(owned[poorest]) + 2 <= len(partitions):
                 moved = next(tp for tp in reversed(partitions) if tp.topic == topic)
                 partitions.remove(moved)

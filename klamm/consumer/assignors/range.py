@@ -25,10 +25,10 @@ class RangeAssignor:
         members = list(members)
         assignments: Assignments = {member.member_id: [] for member in members}
         for topic, subscribers in subscribers_by_topic(partition_counts, members).items():
-            each, extra = divmod(partition_counts[topic], len(subscribers))
+            min_quota, extra = divmod(partition_counts[topic], len(subscribers))
             start = 0
             for index, member in enumerate(subscribers):
-                end = start + each + (index < extra)
+                end = start + min_quota + (index < extra)
                 assignments[member.member_id] += [TopicPartition(topic, number) for number in range(start, end)]
                 start = end
         return assignments

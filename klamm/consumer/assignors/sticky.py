@@ -84,7 +84,7 @@ def assign_sticky(
     subscribers = subscribers_by_topic(partition_counts, members)
     partitions = partitions_of(subscribers, partition_counts)
     eligible = {topic: [member.member_id for member in of] for topic, of in subscribers.items()}
-    owned: Assignments = {member.member_id: [] for member in sorted(members, key=lambda one: one.order)}
+    owned: Assignments = {member.member_id: [] for member in sorted(members, key=lambda member: member.order)}
     for partition, owner in _owners(claims).items():
         exists = partition.partition < partition_counts.get(partition.topic, 0)
         if exists and owner in eligible.get(partition.topic, ()):

@@ -268,14 +268,16 @@ class ClassicGroupLink:
         self._step(AssignmentComputed(token=effect.token, assignments=assignments))
 
     async def _assign(self, protocol_name: str, joined: Iterable[JoinGroupMember]) -> dict[str, bytes]:
-        assignor = next(each for each in self._config.partition_assignment_strategy if each.name == protocol_name)
+        assignor = next(
+            strategy for strategy in self._config.partition_assignment_strategy if strategy.name == protocol_name
+        )
         members = [
             Member(
-                member_id=each.member_id,
-                group_instance_id=each.group_instance_id,
-                subscription=decode_subscription(each.metadata),
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                subscription=decode_subscription(member.metadata),
             )
-            for each in joined
+            for member in joined
         ]
         topics = {topic for member in members for topic in member.subscription.topics}
         cluster = await self._client.retrying(

@@ -173,7 +173,7 @@ class PositionFinder:
             return
         found: dict[TopicPartition, EpochEnd] = {}
         try:
-            await self._epochs_of.ask_once({tp: each.leader_epoch for tp, each in wanted.items()}, found)
+            await self._epochs_of.ask_once({tp: position.leader_epoch for tp, position in wanted.items()}, found)
         finally:
             self._take_ends(wanted, found)
 

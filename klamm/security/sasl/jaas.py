@@ -80,7 +80,7 @@ def _module(token: _Token) -> LoginModule:
     try:
         return LoginModule(token.text)
     except ValueError:
-        known = ", ".join(each.value for each in LoginModule)
+        known = ", ".join(module.value for module in LoginModule)
         raise _error(f"names a login module that is not known; expected one of {known}") from None
 
 

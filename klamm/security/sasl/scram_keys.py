@@ -117,5 +117,5 @@ def proves(mechanism: ScramMechanism, proof: bytes, credential: ScramCredential,
     return hmac.compare_digest(stored_key(mechanism, key), credential.stored_key)
 
 
-def _xor(one: bytes, other: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+def _xor(left: bytes, right: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(left, right, strict=True))
