@@ -17,6 +17,7 @@ import pathlib
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 if not __package__:
@@ -36,14 +37,21 @@ class Finding(AssertionError):
 def fuzz(core: pathlib.Path, *, seed: int, first: int, inputs: int) -> None:
     """Runs the inputs in a process with the sanitized core. Raises Finding with the report, and with the command that
     runs the input again."""
-    progress = core / "progress"
-    progress.write_bytes(_NUMBER.pack(first))
-    command = [sys.executable, __file__, "--in", str(core), *numbers(seed, first, inputs)]
-    done = subprocess.run(
-        command, env=sanitized_core.environment(), stderr=subprocess.PIPE, text=True, errors="replace", check=False
-    )
+    with tempfile.NamedTemporaryFile(prefix="klamm-fuzz-") as progress:
+        progress.write(_NUMBER.pack(first))
+        progress.flush()
+        command = [sys.executable, __file__, "--in", str(core), "--progress", progress.name]
+        done = subprocess.run(
+            [*command, *numbers(seed, first, inputs)],
+            env=sanitized_core.environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        progress.seek(0)
+        (number,) = _NUMBER.unpack(progress.read())
     if done.returncode:
-        (number,) = _NUMBER.unpack(progress.read_bytes())
         again = " ".join(["python tests/fuzz/core.py", *numbers(seed, number, 1)])
         raise Finding(f"{done.stderr}\ninput {number} broke something; again: {again}")
 
@@ -52,13 +60,14 @@ def numbers(seed: int, first: int, inputs: int) -> list[str]:
     return ["--seed", str(seed), "--first", str(first), "--inputs", str(inputs)]
 
 
-def run_here(core: pathlib.Path, *, seed: int, first: int, inputs: int) -> None:
-    """Runs the inputs in this process, which has the sanitizers."""
+def run_here(core: pathlib.Path, progress_file: pathlib.Path, *, seed: int, first: int, inputs: int) -> None:
+    """Runs the inputs in this process, which has the sanitizers. Keeps the number of the current input in
+    `progress_file`, because the process may end at any of them."""
     sanitized_core.load(core)
     from tests.fuzz.core_checks import Checks
 
     checks = Checks(seed)
-    with (core / "progress").open("r+b") as file, mmap.mmap(file.fileno(), _NUMBER.size) as progress:
+    with progress_file.open("r+b") as file, mmap.mmap(file.fileno(), _NUMBER.size) as progress:
         for number in range(first, first + inputs):
             _NUMBER.pack_into(progress, 0, number)
             checks.run(number)
@@ -72,10 +81,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=run_seed())
     parser.add_argument("--first", type=int, default=0, help="the number of the first input")
     parser.add_argument("--in", dest="core", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("--progress", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     which = {"seed": options.seed, "first": options.first, "inputs": options.inputs}
     if options.core is not None:
-        run_here(options.core, **which)
+        run_here(options.core, options.progress, **which)
         return
     problem = sanitized_core.missing()
     if problem is not None:
