@@ -251,11 +251,11 @@ class RunningBroker:
 
     @property
     def parked_fetches(self) -> int:
-        return len(self.server._fetches)
+        return self.server.parked_fetches
 
     @property
     def parked_produces(self) -> int:
-        return len(self.server._produces)
+        return self.server.parked_produces
 
     async def fetch_many(
         self, wanted: Sequence[tuple[str, int, int]], **settings: int

@@ -5,7 +5,9 @@ The coordinator can be stopped without notice (`crash`), started again, and join
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from grpc import aio
 
 from klamm.acls import ANONYMOUS
 from klamm.errors import ErrorCode
+from klamm.rpc.transport import Transport
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_GROUP, CoordinatorKeyType, FindCoordinatorRequest
 from klamm.wire.v1.broker_rpc import BROKER
 from klamm.wire.v1.controller_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
@@ -23,11 +26,18 @@ from klamm_broker.server import BrokerServer
 from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_coordinator.config import CoordinatorConfig
+from klamm_coordinator.io.log_link import LogLink
+from klamm_coordinator.io.write_memory import WriteMemory
+from klamm_coordinator.runtime.shard_topic import ShardTopic
 from klamm_coordinator.server import CoordinatorServer
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
+from klamm_server.metadata.entities import ShardImage
 from klamm_server.net.listeners import plain_listeners
+from klamm_server.rpc.broker_channels import BrokerChannels
+from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.server import RpcServer
+from klamm_server.runtime.clock import SystemClock
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from tests.support.raw_stub import RawStub
 from tests.support.waiting import patience, until
@@ -103,14 +113,17 @@ class Cluster:
         for running in [*self.coordinators.values(), self.broker, self.controller]:
             await running.stop()
 
-    async def start_coordinator(self, coordinator_id: int, *, port: int = 0) -> Running:
+    async def start_coordinator(
+        self, coordinator_id: int, *, port: int = 0, transport: Transport | None = None
+    ) -> Running:
         properties = {
             "node.id": str(coordinator_id),
             "controller.quorum.bootstrap.servers": f"{HOST}:{self.controller.port}",
             "broker.heartbeat.interval.ms": "100",
             **self._settings,
         }
-        running = await run(CoordinatorServer(load(CoordinatorConfig, properties), authorizer=self._authorizer), port)
+        config = load(CoordinatorConfig, properties)
+        running = await run(CoordinatorServer(config, transport=transport, authorizer=self._authorizer), port)
         self.coordinators[coordinator_id] = running
         return running
 
@@ -179,6 +192,28 @@ class Cluster:
             return None if error_of(response) in NOT_YET else response
 
         return await eventually(call)
+
+    async def claim_for_a_successor(self, topic: ShardTopic, shard: int) -> None:
+        """Claims the log of a shard as its next owner does. The present owner does not learn of it."""
+        image = self.coordinators[1].server.loaded_image()
+        current = image.shards[topic.name, shard]
+        channels = BrokerChannels(
+            GrpcServerTransport(tls=None), lambda: image, plain_listeners(HOST, self.broker.port)[0]
+        )
+        link = LogLink(
+            topic,
+            shard,
+            ShardImage(coordinator_id=1, producer_id=current.producer_id, writer_epoch=current.writer_epoch + 1),
+            channels,
+            clock=SystemClock(),
+            rng=random.Random(1),
+            append_max_bytes=1_000_000,
+            load_buffer_bytes=1_000_000,
+            load_slots=asyncio.Semaphore(1),
+            memory=WriteMemory(1 << 30),
+        )
+        await link.claim()
+        await channels.close()
 
     def broker_stub(self) -> RawStub:
         return RawStub(self._channel(self.broker.port), BROKER)

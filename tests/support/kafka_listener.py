@@ -54,10 +54,11 @@ class ServedListener:
         gate: Gate | None = None,
     ) -> None:
         self.memory = RequestMemory(memory_bytes)
+        self.limit = ConnectionLimit(connections_max)
         self.listener = KafkaListener(
             handle,
             self.memory,
-            ConnectionLimit(connections_max),
+            self.limit,
             request_max_bytes=request_max_bytes,
             send_buffer_bytes=65_536,
             idle_max_ms=60_000,

@@ -239,6 +239,16 @@ class BrokerServer:
     def auditors(self) -> Sequence[Auditor]:
         return () if self._auditor is None else (self._auditor,)
 
+    @property
+    def parked_fetches(self) -> int:
+        """The number of fetches that wait for records."""
+        return len(self._fetches)
+
+    @property
+    def parked_produces(self) -> int:
+        """The number of produces that wait for replicas."""
+        return len(self._produces)
+
     async def wait_serving(self, wanted: bool) -> None:
         assert self._registration is not None, "the broker has not started"
         await self._registration.wait_serving(wanted)

@@ -122,6 +122,11 @@ class CoordinatorServer:
         return image if self._epoch() != NOT_REGISTERED and image.end_index > self._epoch() else None
 
     @property
+    def coordinator(self) -> Coordinator | None:
+        """The running coordinator, or None before the cluster has shards and before the first call."""
+        return self._coordinator
+
+    @property
     def auditors(self) -> Sequence[Auditor]:
         return () if self._auditor is None else (self._auditor,)
 

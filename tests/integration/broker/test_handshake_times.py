@@ -28,7 +28,7 @@ def test_a_handshake_that_does_not_end_is_cut_off(world: TlsWorld, run: Run, cap
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
             writer.close()
-            await until(lambda: not served.listener._acceptors[0]._under_way)
+            await until(lambda: not served.listener.handshakes_under_way)
             reader, writer = await served.connect(world.dialler())
             writer.write(frame(1, b"a"))
             assert await answer_to(reader) == (1, b"a")

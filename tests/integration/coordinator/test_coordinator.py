@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from klamm.errors import ErrorCode
-from klamm.model import GROUP_METADATA_TOPIC
 from klamm.wire.v1.common_pb2 import TopicPartitions
 from klamm.wire.v1.coordinator_pb2 import (
     DeleteGroupsRequest,
@@ -28,9 +27,6 @@ from klamm.wire.v1.coordinator_pb2 import (
     SyncGroupRequest,
 )
 from klamm_coordinator.group_shard.shard_topic import OFFSETS
-from klamm_coordinator.io.log_link import LogLink
-from klamm_coordinator.io.write_memory import WriteMemory
-from klamm_server.metadata.entities import ShardImage
 from tests.support.coordinator_cluster import Cluster, cluster, error_of, eventually
 
 GROUP = "orders"
@@ -262,36 +258,18 @@ def test_a_coordinator_that_lost_its_shard_cannot_append_a_commit(tmp_path: Path
     async def scenario() -> None:
         async with cluster(tmp_path) as running:
             await running.ask(GROUP, "offset_commit", commit_request(1))
-            server = running.coordinators[1].server
             # Other shards may still be loading.
             host = next(
                 host
-                for host in server._coordinator.group_shards
+                for host in running.coordinators[1].server.coordinator.group_shards
                 if (shard := host.loaded_shard) and GROUP in shard.rules.classic.groups
             )
-            await claim_for_a_successor(server, host.number)
+            await running.claim_for_a_successor(OFFSETS, host.number)
 
             response = await running.coordinator(1).offset_commit(commit_request(2))
 
             assert error_of(response) == ErrorCode.NOT_COORDINATOR
             assert not host.is_loaded
-
-    async def claim_for_a_successor(server: Any, shard: int) -> None:
-        current = server._link.image.shards[GROUP_METADATA_TOPIC, shard]
-        writer = ShardImage(coordinator_id=1, producer_id=current.producer_id, writer_epoch=current.writer_epoch + 1)
-        link = LogLink(
-            OFFSETS,
-            shard,
-            writer,
-            server._coordinator._channels,
-            clock=server._clock,
-            rng=server._rng,
-            append_max_bytes=1_000_000,
-            load_buffer_bytes=1_000_000,
-            load_slots=asyncio.Semaphore(1),
-            memory=WriteMemory(1 << 30),
-        )
-        await link.claim()
 
     asyncio.run(scenario())
 

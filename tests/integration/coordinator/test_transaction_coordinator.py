@@ -27,12 +27,10 @@ from klamm.wire.v1.coordinator_pb2 import (
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
-from klamm_coordinator.io.log_link import LogLink
-from klamm_coordinator.io.write_memory import WriteMemory
 from klamm_coordinator.transaction_shard.shard_topic import TRANSACTIONS
-from klamm_server.metadata.entities import ShardImage
 from klamm_server.metadata.image import MetadataImage
 from tests.support.coordinator_cluster import SHARD_COUNT, Cluster, cluster, error_of, eventually
+from tests.support.lost_markers import LostMarkersTransport
 
 ID = "payments"
 PRODUCER = tuple[int, int]
@@ -109,7 +107,7 @@ async def epoch_in(running: Cluster, partition: int, producer_id: int) -> int:
 
 
 def image_of(running: Cluster) -> MetadataImage:
-    return running.broker.server._replicas.image
+    return running.broker.server.loaded_image()
 
 
 def test_a_transaction_begins_is_listed_and_completes_with_its_markers(tmp_path: Path) -> None:
@@ -178,10 +176,10 @@ def test_an_open_transaction_is_aborted_after_its_timeout(tmp_path: Path) -> Non
 @pytest.mark.parametrize("committed", [True, False])
 def test_the_next_coordinator_writes_the_markers_of_a_decided_transaction(tmp_path: Path, committed: bool) -> None:
     async def scenario() -> None:
-        async with cluster(tmp_path) as running:
+        async with cluster(tmp_path, with_coordinator=False) as running:
+            await running.start_coordinator(1, transport=LostMarkersTransport(tls=None))
             producer = await init(running)
             await add(running, producer, 0, 3)
-            running.coordinators[1].server._coordinator._markers.send = lambda *args, **kwargs: None
             assert (await end(running, producer, committed=committed)).error_code == 0
             assert (await describe(running)).state == ("PrepareCommit" if committed else "PrepareAbort")
             assert await epoch_in(running, 0, producer[0]) == -1
@@ -204,22 +202,8 @@ def test_a_coordinator_that_lost_its_shard_cannot_end_a_transaction(tmp_path: Pa
         async with cluster(tmp_path) as running:
             producer = await init(running)
             await add(running, producer, 0)
-            server = running.coordinators[1].server
-            host = server._coordinator.transaction_shards.of_key(ID)
-            current = server._link.image.shards[TRANSACTION_STATE_TOPIC, host.number]
-            successor = LogLink(
-                TRANSACTIONS,
-                host.number,
-                ShardImage(coordinator_id=1, producer_id=current.producer_id, writer_epoch=current.writer_epoch + 1),
-                server._coordinator._channels,
-                clock=server._clock,
-                rng=server._rng,
-                append_max_bytes=1_000_000,
-                load_buffer_bytes=1_000_000,
-                load_slots=asyncio.Semaphore(1),
-                memory=WriteMemory(1 << 30),
-            )
-            await successor.claim()
+            host = running.coordinators[1].server.coordinator.transaction_shards.of_key(ID)
+            await running.claim_for_a_successor(TRANSACTIONS, host.number)
 
             response = await running.coordinator(1).end_txn(
                 EndTxnRequest(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 _SLICE_S = 0.05
 """Waits shorter than this are postponed, so that they add up to fewer and longer ones."""
@@ -17,12 +18,21 @@ class Throttle:
     """A limit on the bytes per second of all its threads together. Threads call it with the bytes they have read or
     written, and the call waits."""
 
-    def __init__(self, max_bytes_per_second: float) -> None:
+    def __init__(
+        self,
+        max_bytes_per_second: float,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        make_wake: Callable[[], threading.Event] = threading.Event,
+    ) -> None:
+        """`make_wake` makes the event that waiting calls wait for. Each change of the rate needs a new event."""
         self._bytes_per_s = max_bytes_per_second
         self._lock = threading.Lock()
         self._free_at_s = 0.0
         self._stopped = False
-        self._wake = threading.Event()
+        self._monotonic_s = monotonic_s
+        self._make_wake = make_wake
+        self._wake = make_wake()
 
     def set_rate(self, max_bytes_per_second: float) -> None:
         """Sets the rate. Calls that are waiting return immediately, because they computed their wait from the old
@@ -31,7 +41,7 @@ class Throttle:
             self._bytes_per_s = max_bytes_per_second
             self._free_at_s = 0.0
             self._wake.set()
-            self._wake = threading.Event()
+            self._wake = self._make_wake()
 
     @property
     def is_stopped(self) -> bool:
@@ -45,7 +55,7 @@ class Throttle:
 
     def __call__(self, size_bytes: int) -> None:
         with self._lock:
-            now_s = time.monotonic()
+            now_s = self._monotonic_s()
             self._free_at_s = max(self._free_at_s, now_s) + size_bytes / self._bytes_per_s
             wait_s, wake = self._free_at_s - now_s, self._wake
         if wait_s > _SLICE_S:

@@ -89,10 +89,19 @@ class LogCleaner:
         """The numbers of the running workers."""
         self._reconfigured = asyncio.Event()
         self._dedupe_bytes = 0
-        """The bytes of dedupe buffers that running cleanings hold."""
         self._under_way = 0
         self._usual_switch_interval_s = 0.0
         self._uncleanable: dict[TopicPartition, PartitionLog] = {}
+
+    @property
+    def worker_count(self) -> int:
+        """The number of running workers."""
+        return len(self._working)
+
+    @property
+    def dedupe_buffer_bytes(self) -> int:
+        """The bytes of dedupe buffers that running cleanings hold."""
+        return self._dedupe_bytes
 
     async def run(self) -> None:
         """Cleans all logs that are due, and checks again every `log.cleaner.backoff.ms`."""

@@ -97,6 +97,11 @@ class MarkerSender:
         """The number of transactions with partitions that lack the marker."""
         return len(self._sendings)
 
+    @property
+    def busy_server_count(self) -> int:
+        """The number of servers for which markers wait or are under way."""
+        return len(self._servers)
+
     def send(
         self, order: SendMarkers, *, coordinator_epoch: int, owner: object, on_written: Callable[[], None]
     ) -> None:

@@ -18,7 +18,9 @@ from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
 from klamm_broker.maintenance.held_partitions import HeldPartition
 from klamm_broker.maintenance.held_retention import HeldRetention
+from klamm_broker.replica.leadership import FollowerFetch
 from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.metrics.prometheus import registry
 from tests.support.led_partition import NAME, OTHER, THIS, LedPartition, led_by
 
 COUNT = 60
@@ -59,7 +61,17 @@ class Leader(LedPartition):
         for number in range(COUNT):
             batch = bytes(encode_batch([(number, None, b"v" * 100, ())]))
             self.log.append_as_leader(batch, leader_epoch=1, now_ms=number)
-        self.partition._commit(COUNT)
+        read = FollowerFetch(
+            replica_id=OTHER,
+            broker_epoch=1,
+            session_id=1,
+            current_leader_epoch=1,
+            fetch_offset=COUNT,
+            last_fetched_epoch=1,
+            log_start_offset=0,
+        )
+        self.partition.on_follower_fetch(read, now_ms=NOW)
+        assert self.partition.high_watermark == COUNT
         self.offsets = Offsets()
         self.retired: list[PendingDeletion] = []
         clock: Any = FixedClock()
@@ -92,6 +104,12 @@ def leader(tmp_path: Path) -> Iterator[Leader]:
 
 def unread() -> float:
     return HOLD_UNREAD_DELETED.labels(NAME.topic).value
+
+
+def shown(metric: str) -> float | None:
+    """Returns what `/metrics` shows for the group and the partition, or None if it shows nothing."""
+    labels = {"topic": NAME.topic, "partition": str(NAME.partition), "group": "g"}
+    return registry().get_sample_value(f"klamm_broker_partition_retention_{metric}", labels)
 
 
 def test_only_what_the_groups_have_read_is_deleted(leader: Leader) -> None:
@@ -164,8 +182,7 @@ def test_the_held_bytes_and_the_time_left_are_shown(leader: Leader) -> None:
     leader.set(retention_hold_max_ms=NOW + 2_000)
     last_ms = leader.log.segments.items[0].indexes.largest.timestamp_ms
     leader.check(LowOffset(0, "g"))
-    held = leader.retention.held
-    assert list(held._held_bytes()) == [((*NAME, "g"), leader.log.segments.size_bytes)]
-    assert list(held._left_seconds(NOW)) == [((*NAME, "g"), (last_ms + 2_000) / 1000)]
+    assert shown("held_bytes") == leader.log.segments.size_bytes
+    assert shown("hold_left_seconds") == (last_ms + 2_000) / 1000
     leader.check(LowOffset(COUNT, "g"))
-    assert list(held._held_bytes()) == list(held._left_seconds(NOW)) == []
+    assert shown("held_bytes") is shown("hold_left_seconds") is None

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from prometheus_client import generate_latest
 
 from klamm.model import TopicId, TopicPartition
 from klamm.records import decode_batch, encode_batch, iter_headers
-from klamm_broker.io import throttle as throttle_module
 from klamm_broker.io.throttle import Throttle, ThrottleStopped
 from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
@@ -115,6 +114,11 @@ def metric(name: str) -> float:
 
 def is_clean(log: PartitionLog) -> bool:
     return log.compaction.cleaned_to_offset == log.segments.base_offsets[-1] > 0
+
+
+def cleaned_now(logs: Iterable[PartitionLog]) -> int:
+    """Returns the number of logs that the cleaner is cleaning."""
+    return sum(log.replacement.is_under_way for log in logs)
 
 
 def test_the_cleaner_cleans_only_logs_of_compacted_topics(broker: Broker) -> None:
@@ -223,10 +227,10 @@ def test_a_log_that_was_truncated_during_a_cleaning_is_cleaned_later(broker: Bro
         # At this rate the cleaning lasts until the settings change.
         slow = replace(SETTINGS, log_cleaner_io_max_bytes_per_second=1.0)
         async with broker.cleaning(slow) as cleaner:
-            await until(lambda: bool(cleaner._under_way))
+            await until(lambda: log.replacement.is_under_way)
             log.truncate_to(150, now_ms=0)
             cleaner.reconfigure(SETTINGS)
-            await until(lambda: not cleaner._under_way, pause_s=0)  # the next cleaning comes soon
+            await until(lambda: not log.replacement.is_under_way, pause_s=0)  # the next cleaning comes soon
             assert (log.compaction.cleaned_to_offset, left(log)) == (0, 150)
             await until(lambda: is_clean(log))
 
@@ -239,8 +243,8 @@ def test_a_stop_ends_a_cleaning_at_once(broker: Broker) -> None:
     broker.fill(log, 200)
 
     async def scenario() -> None:
-        async with broker.cleaning(replace(SETTINGS, log_cleaner_io_max_bytes_per_second=10.0)) as cleaner:
-            await until(lambda: bool(cleaner._under_way))
+        async with broker.cleaning(replace(SETTINGS, log_cleaner_io_max_bytes_per_second=10.0)):
+            await until(lambda: log.replacement.is_under_way)
 
     asyncio.run(scenario())
     assert (log.compaction.cleaned_to_offset, left(log)) == (0, 200)
@@ -253,7 +257,7 @@ def test_a_higher_io_rate_ends_the_cleaners_wait(broker: Broker) -> None:
 
     async def scenario() -> None:
         async with broker.cleaning(replace(SETTINGS, log_cleaner_io_max_bytes_per_second=1.0)) as cleaner:
-            await until(lambda: bool(cleaner._under_way))
+            await until(lambda: log.replacement.is_under_way)
             cleaner.reconfigure(SETTINGS)
             await until(lambda: is_clean(log))
 
@@ -269,19 +273,19 @@ def test_the_number_of_cleaner_threads_follows_the_config(broker: Broker) -> Non
 
     async def scenario() -> None:
         async with broker.cleaning(slow) as cleaner:
-            await until(lambda: cleaner._under_way == 1)
-            held_bytes = cleaner._dedupe_bytes
+            await until(lambda: cleaned_now(logs) == 1)
+            held_bytes = cleaner.dedupe_buffer_bytes
             cleaner.reconfigure(replace(slow, log_cleaner_threads=3))
-            await until(lambda: cleaner._under_way == 3)
+            await until(lambda: cleaned_now(logs) == 3)
             assert held_bytes == SETTINGS.log_cleaner_dedupe_buffer_size
-            assert cleaner._dedupe_bytes == held_bytes + 2 * MIB, "what is under way has its buffer already"
+            assert cleaner.dedupe_buffer_bytes == held_bytes + 2 * MIB, "what is under way has its buffer already"
             cleaner.reconfigure(SETTINGS)
-            await until(lambda: cleaner._working == {0})
+            await until(lambda: cleaner.worker_count == 1)
             await until(lambda: all(map(is_clean, logs)))
             broker.fill(logs[0])
             cleaner.reconfigure(replace(SETTINGS, log_cleaner_threads=2))
-            await until(lambda: is_clean(logs[0]) and not cleaner._under_way)
-            assert cleaner._dedupe_bytes == 0
+            await until(lambda: is_clean(logs[0]) and not cleaned_now(logs))
+            assert cleaner.dedupe_buffer_bytes == 0
 
     asyncio.run(scenario())
 
@@ -291,7 +295,7 @@ def test_a_changed_cleaner_backoff_applies_at_once(broker: Broker) -> None:
 
     async def scenario() -> None:
         async with broker.cleaning(replace(SETTINGS, log_cleaner_backoff_ms=3_600_000)) as cleaner:
-            await until(lambda: bool(cleaner._working))
+            await until(lambda: cleaner.worker_count == 1)
             await asyncio.sleep(0)
             broker.fill(log)
             cleaner.reconfigure(SETTINGS)
@@ -306,7 +310,7 @@ class WaitingClock:
     def __init__(self) -> None:
         self.now_s = 100.0
 
-    def monotonic(self) -> float:
+    def monotonic_s(self) -> float:
         return self.now_s
 
     def wait(self, timeout_s: float) -> None:
@@ -316,11 +320,9 @@ class WaitingClock:
         """Does nothing, because no thread waits for this event."""
 
 
-def test_the_cleaners_throttle_keeps_its_rate_and_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cleaners_throttle_keeps_its_rate_and_stops() -> None:
     clock = WaitingClock()
-    monkeypatch.setattr(throttle_module, "time", clock)
-    throttle = Throttle(1_000_000.0)
-    monkeypatch.setattr(throttle, "_wake", clock)
+    throttle = Throttle(1_000_000.0, monotonic_s=clock.monotonic_s, make_wake=lambda: clock)
     for _ in range(40):
         throttle(10_000)
     # The throttle does not wait for less than 50 ms, so it still owes that much.

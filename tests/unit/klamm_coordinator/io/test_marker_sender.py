@@ -119,7 +119,7 @@ def test_a_marker_is_written_when_the_leaders_of_all_partitions_have_answered():
     async def scenario(sender: MarkerSender) -> None:
         send(sender, written, T0, T1)
         await until(lambda: bool(one.requests and other.requests))
-        await until(lambda: one not in sender._servers)
+        await until(lambda: sender.busy_server_count == 1)
         assert (written, sender.pending_count) == ([], 1)
         other.release.set()
         await until(lambda: written == [7])
@@ -156,7 +156,7 @@ def test_a_marker_is_retried_at_the_new_leader_of_the_partition():
         await until(lambda: bool(former.requests))
         destinations.of[T0] = None
         former.release.set()
-        await until(lambda: not sender._servers)
+        await until(lambda: sender.busy_server_count == 0)
         destinations.of[T0] = latter
         await until(lambda: written == [7])
         assert len(latter.requests) == 1
@@ -239,7 +239,7 @@ def test_the_requests_in_flight_to_a_slow_server_are_bounded(monkeypatch):
             await until(lambda sent=producer_id: len(server.requests) == min(sent + 1, marker_sender.REQUESTS_MAX))
         server.may_answer.set()
         await until(lambda: len(written) == count)
-        await until(lambda: not sender._servers)
+        await until(lambda: sender.busy_server_count == 0)
 
     run(Holders(t0=server), scenario)
 
@@ -277,7 +277,7 @@ def test_a_forgotten_owner_gets_no_result():
         await until(lambda: bool(server.requests))
         sender.forget(OWNER)
         server.release.set()
-        await until(lambda: not sender._servers)
+        await until(lambda: sender.busy_server_count == 0)
         assert (written, sender.pending_count, len(server.requests)) == ([], 0, 1)
 
     run(Holders(t0=server), scenario)

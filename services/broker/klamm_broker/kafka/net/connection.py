@@ -192,6 +192,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """The bytes that have arrived of an incomplete frame that holds memory, or None without such a frame."""
         return self._frames.filled if self._held.frame_bytes and not self.is_busy else None
 
+    @property
+    def buffer_bytes(self) -> int:
+        """The size of the buffer that the connection reads requests into."""
+        return self._frames.capacity
+
     # Calls of the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -137,6 +137,16 @@ class KafkaListener:
         """Returns the number of open connections."""
         return len(self._connections)
 
+    @property
+    def connections(self) -> tuple[KafkaConnection, ...]:
+        """The open connections, the oldest first."""
+        return tuple(self._connections)
+
+    @property
+    def handshakes_under_way(self) -> int:
+        """The number of accepted clients whose TLS handshake, or whose alert after it, has not ended."""
+        return sum(acceptor.handshakes_under_way for acceptor in self._acceptors)
+
     async def bind(self, host: str, port: int) -> int:
         """Binds the port on every address of the host. Returns the port, a free one if `port` is 0. Raises KlammError
         if the port is in use."""

@@ -91,6 +91,11 @@ class TlsAcceptor:
         self._protocol = protocol
         self._under_way: OrderedSet[asyncio.Task[None]] = OrderedSet()
 
+    @property
+    def handshakes_under_way(self) -> int:
+        """The number of accepted clients whose handshake, or whose alert after it, has not ended."""
+        return len(self._under_way)
+
     def listen(self, backlog: int) -> None:
         """Lets `backlog` connections wait to be accepted."""
         self._listening.listen(backlog)

@@ -482,22 +482,22 @@ def test_a_stalled_frame_is_disconnected_while_others_wait_for_its_memory(
 
     async def scenario() -> None:
         async with ServedListener(echo, memory_bytes=len(large)) as served, connected(served) as (waiting, transport):
-            async with connected(served) as (stalled, _):
+            async with connected(served) as (stalled, stalled_transport):
                 feed(stalled, large[:1_000])
                 feed(stalled, large[1_000:BUSY_BUFFER_BYTES])
                 for _ in range(3):
                     served.listener.cut_stalled_frames()
-                assert not stalled._is_over, "nobody waits"
+                assert stalled_transport.is_open, "nobody waits"
                 feed(waiting, frame(2, b"hello"))
                 assert waiting.is_busy
                 await asyncio.sleep(0)
                 served.listener.cut_stalled_frames()
                 feed(stalled, large[BUSY_BUFFER_BYTES : 2 * BUSY_BUFFER_BYTES])
                 served.listener.cut_stalled_frames()
-                assert not stalled._is_over, "it goes on"
+                assert stalled_transport.is_open, "it goes on"
                 feed(stalled, large[2 * BUSY_BUFFER_BYTES :][:100])
                 served.listener.cut_stalled_frames()
-                assert stalled._is_over
+                assert not stalled_transport.is_open
             for _ in range(10):
                 await asyncio.sleep(0)
             assert transport.writes == [struct.pack(">ii", 9, 2) + b"hello"]
@@ -517,16 +517,16 @@ def test_a_frame_takes_memory_for_its_received_bytes_and_not_for_its_announced_s
         ):
             large = frame(1, bytes(2 * GROWTH * BUSY_BUFFER_BYTES))
             feed(connection, large[:4])
-            assert connection._frames.capacity == BUSY_BUFFER_BYTES
+            assert connection.buffer_bytes == BUSY_BUFFER_BYTES
             assert served.memory.held_bytes == 0
             arrived = 4
             while arrived < len(large):
                 piece = large[arrived : arrived + min(1_500, len(connection.get_buffer(-1)))]
                 arrived += len(piece)
                 feed(connection, piece)
-                assert connection._frames.capacity <= max(BUSY_BUFFER_BYTES, GROWTH * arrived)
+                assert connection.buffer_bytes <= max(BUSY_BUFFER_BYTES, GROWTH * arrived)
             assert b"".join(transport.writes)[8:] == large[14:]
-            assert connection._frames.capacity == BUSY_BUFFER_BYTES
+            assert connection.buffer_bytes == BUSY_BUFFER_BYTES
 
     asyncio.run(scenario())
 
@@ -593,8 +593,8 @@ def test_a_client_that_disconnects_before_its_answer_is_not_logged(
     async def scenario() -> None:
         @waits
         async def answer(request: Request) -> Answer:
-            (connection,) = served.listener._connections
-            connection._transport.abort()
+            (connection,) = served.listener.connections
+            connection.close()
             await asyncio.sleep(0)  # the transport is closed, and the next turn of the loop cancels this task
             return [b"x"]
 
@@ -645,18 +645,18 @@ def test_an_idle_connection_shrinks_its_buffer_and_is_then_closed() -> None:
             reader, writer = await served.connect()
             writer.write(frame(1, b"hello"))
             assert await answer_to(reader) == (1, b"hello")
-            (connection,) = served.listener._connections
-            assert connection._frames.capacity == FIRST_BUFFER_BYTES
+            (connection,) = served.listener.connections
+            assert connection.buffer_bytes == FIRST_BUFFER_BYTES
             many = [b"x" * 100] * 50 + [b"y" * 3 * BUSY_BUFFER_BYTES]
             for number, body in enumerate(many):
                 writer.write(frame(number, body))
             for number, body in enumerate(many):
                 assert await answer_to(reader) == (number, body)
-            assert connection._frames.capacity == BUSY_BUFFER_BYTES
+            assert connection.buffer_bytes == BUSY_BUFFER_BYTES
             served.listener.close_idle_connections(connection.last_request_ms + 10_000)
-            assert connection._frames.capacity == BUSY_BUFFER_BYTES
+            assert connection.buffer_bytes == BUSY_BUFFER_BYTES
             served.listener.close_idle_connections(connection.last_request_ms + 20_000)
-            assert connection._frames.capacity == FIRST_BUFFER_BYTES
+            assert connection.buffer_bytes == FIRST_BUFFER_BYTES
             writer.write(frame(9, b"still here"))
             assert await answer_to(reader) == (9, b"still here")
             served.listener.close_idle_connections(connection.last_request_ms + 70_000)

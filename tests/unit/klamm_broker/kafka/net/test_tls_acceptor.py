@@ -36,7 +36,7 @@ def test_tls_requests_are_answered_in_order_and_their_principal_is_anonymous(wor
             writer.write(b"".join(frame(number, body) for number, body in enumerate(bodies, 1)))
             for number, body in enumerate(bodies, 1):
                 assert await answer_to(reader) == (number, body)
-            (connection,) = served.listener._connections
+            (connection,) = served.listener.connections
             assert connection.principal == "User:ANONYMOUS"
             assert connection.expires_ms is None
             writer.close()
@@ -54,12 +54,13 @@ def test_a_client_has_its_certificates_principal_and_is_disconnected_when_it_exp
             reader, writer = await served.connect(world.dialler(me))
             writer.write(frame(1, b"a"))
             assert await answer_to(reader) == (1, b"a")
-            (connection,) = served.listener._connections
+            (connection,) = served.listener.connections
             assert connection.principal == "User:ALICE"
             ends_ms = round(me.certificate.not_valid_after_utc.timestamp() * 1000)
             assert connection.expires_ms == ends_ms
             served.listener.close_expired_connections(ends_ms - 1)
-            assert not connection._is_over
+            writer.write(frame(2, b"b"))
+            assert await answer_to(reader) == (2, b"b")
             served.listener.close_expired_connections(ends_ms)
             with pytest.raises((asyncio.IncompleteReadError, OSError)):
                 await reader.readexactly(1)
@@ -145,7 +146,7 @@ def test_a_client_that_writes_after_its_alert_is_not_reset(world: TlsWorld, run:
             for _ in range(3):
                 client.send(b"a")
             client.close()
-            await until(lambda: not served.listener._acceptors[0]._under_way)
+            await until(lambda: not served.listener.handshakes_under_way)
 
     run(scenario())
 
@@ -162,7 +163,7 @@ def test_a_client_that_stays_after_its_alert_is_cut_off(
         async with opened(world.clients(ssl_client_auth="required")) as served, alerted(world, served) as client:
             with contextlib.suppress(OSError):
                 client.send(b"abcdef")
-            await until(lambda: not served.listener._acceptors[0]._under_way)
+            await until(lambda: not served.listener.handshakes_under_way)
 
     run(scenario())
 
@@ -184,7 +185,7 @@ def test_a_wrong_certificate_is_logged_once_and_takes_no_connection_slot(
         async with opened(world.clients(ssl_client_auth="required"), connections_max=1) as served:
             for _ in range(3):
                 assert await refused(served, world.dialler(shown))
-                await until(lambda: not served.listener._acceptors[0]._under_way)
+                await until(lambda: not served.listener.handshakes_under_way)
             reader, writer = await served.connect(world.dialler(certificates.client()))
             writer.write(frame(1, b"a"))
             assert await answer_to(reader) == (1, b"a")
@@ -216,7 +217,7 @@ def test_plaintext_at_a_tls_listener_gets_no_answer_and_is_logged_with_the_port(
                     # The client receives at most a TLS alert.
                     assert len(await reader.read()) <= 7
                 writer.close()
-                await until(lambda: not served.listener._acceptors[0]._under_way)
+                await until(lambda: not served.listener.handshakes_under_way)
 
     run(scenario())
     told = [record.getMessage() for record in caplog.records]
@@ -282,10 +283,10 @@ def _name_of(writer: asyncio.StreamWriter) -> str:
 @both_loops
 def test_a_listener_closes_in_the_middle_of_a_handshake(world: TlsWorld, run: Run) -> None:
     async def scenario() -> None:
-        async with opened(world.clients()) as served:
+        async with opened(world.clients(), connections_max=1) as served:
             with socket.create_connection(("127.0.0.1", served.port)):
-                await until(lambda: bool(served.listener._acceptors[0]._under_way))
-        assert served.listener._limit._taken == 0
+                await until(lambda: served.listener.handshakes_under_way == 1)
+        assert served.limit.take() == "", "the client's place is free again"
 
     run(scenario())
 
