@@ -46,7 +46,8 @@ class _Field(NamedTuple):
 
 
 def forwarded(message: type[MessageT], body: Any, **given: Any) -> MessageT:
-    """Returns Klamm's request for the body of Kafka's. The fields in `given` are not copied."""
+    """Returns Klamm's request for the body of Kafka's. The fields in `given` are not copied. None
+    leaves a field unset."""
     for name, kafka_name, item, _ in _plan(message.DESCRIPTOR):
         value = None if name in given else getattr(body, kafka_name, None)
         if value is None:

@@ -73,10 +73,11 @@ class ConsumerGroupApis:
             (group,) = answer.groups
         except BrokerError as error:
             group = pb.DescribedConsumerGroup(error_code=error.code, error_message=error.message)
+        fields = answered(group)
         return {
-            **answered(group),
+            **fields,
             "group_id": group_id,
-            "members": list(map(_member, group.members)),
+            "members": list(map(_member, fields["members"], group.members)),
             "authorized_operations": authorized_operations.NOT_ASKED_FOR if group.error_code else operations,
         }
 
@@ -118,9 +119,9 @@ def _owned(topic: Any) -> pb.ConsumerPartitions:
     return pb.ConsumerPartitions(topic_id=topic_id, partitions=topic.partitions)
 
 
-def _member(member: pb.DescribedConsumerMember) -> Fields:
+def _member(fields: Fields, member: pb.DescribedConsumerMember) -> Fields:
     return {
-        **answered(member),
+        **fields,
         # Kafka has an empty text here too.
         "subscribed_topic_regex": member.subscribed_topic_regex,
         "member_type": CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
