@@ -36,16 +36,23 @@ PEERS = {
     "arrow-send": ("confluent",),
     "arrow-read": ("confluent",),
     "async-produce": ("aiokafka", "AIOProducer"),
+    "async-produce-many": ("aiokafka",),
     "async-consume": ("aiokafka", "AIOConsumer"),
     "async-iterate": ("aiokafka",),
 }
 """The other clients of each cell. The first is the one that the ratios refer to."""
 
-NEW = ("produce-many", "arrow-send", "arrow-read")
+NEW = ("produce-many", "arrow-send", "arrow-read", "async-produce-many")
 """The cells that clients of earlier trees do not have."""
-WRITES = ("produce", "produce-many", "arrow-send", "async-produce")
+WRITES = ("produce", "produce-many", "arrow-send", "async-produce", "async-produce-many")
 """The cells that write. The others read a topic that was filled before."""
-RECORDS_PER_S = {"produce": 900_000, "produce-many": 1_500_000, "arrow-send": 1_500_000, "async-produce": 450_000}
+RECORDS_PER_S = {
+    "produce": 900_000,
+    "produce-many": 1_500_000,
+    "arrow-send": 1_500_000,
+    "async-produce": 450_000,
+    "async-produce-many": 1_500_000,
+}
 """A guess, from which the count of a run follows. In a shorter run, the start of a client would count too much."""
 
 

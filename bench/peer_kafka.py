@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from bench.peer_figures import Figures, Row, at_rest, in_turns, rows
@@ -29,6 +29,7 @@ from bench.peer_workload import (
     latencies,
     produce_and_replicate,
 )
+from bench.secured_peers import STARTS, TOPICS
 from bench.servers import compile_klamm, free_port
 
 KIB = 1024
@@ -36,6 +37,8 @@ RUN_BYTES = {100: 150_000_000, KIB: 1_000_000_000, 10 * KIB: 1_000_000_000}
 """The bytes of records in one run, by the size of its records. A shorter run would measure how it begins."""
 START_S = 60
 COMPUTING_PER_CORE = 5
+PLAINTEXT: Mapping[str, str] = {}
+Running = contextlib.AbstractContextManager[tuple[Peer, Peer]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +87,8 @@ QUICK = [
 
 def throughput(peer: Peer, cell: Cell, load: Load) -> Figures:
     """Produces a topic, consumes it when all replicas have it, and deletes it."""
-    load = replace(load, topic=f"peers-{time.monotonic_ns()}")
-    create_topic(peer.bootstrap, load.topic, cell.partitions, cell.replicas)
+    load = replace(load, topic=f"{TOPICS}{time.monotonic_ns()}")
+    create_topic(peer.bootstrap, load.topic, cell.partitions, cell.replicas, load.security)
     os.sync()
     size_gb = load.count * load.size_bytes / 1e9
     figures: Figures = {}
@@ -98,13 +101,16 @@ def throughput(peer: Peer, cell: Cell, load: Load) -> Figures:
     figures["consume, MB/s"] = size_gb * 1000 / in_a_process(consume, peer.bootstrap, load)
     figures["consume, server CPU s/GB"] = (peer.cpu_s() - cpu_s) / size_gb
     figures["resident after, MB"] = peer.rss_mb()
-    delete_topic(peer.bootstrap, load.topic)
+    delete_topic(peer.bootstrap, load.topic, load.security)
     return figures
 
 
-def measure_grid(cells: list[Cell], nodes: int, options: argparse.Namespace) -> Iterator[Row]:
-    with both(nodes) as peers:
-        wait_until_served(peers)
+def measure_grid(
+    cells: list[Cell], running: Running, options: argparse.Namespace, security: Mapping[str, str] = PLAINTEXT
+) -> Iterator[Row]:
+    """`security` is how the clients get in, for librdkafka."""
+    with running as peers:
+        wait_until_served(peers, security)
         chosen = [cell for cell in cells if options.cells in cell.label]
         for number, cell in enumerate(chosen):
             count = RUN_BYTES[cell.size_bytes] // cell.size_bytes // (4 if options.quick else 1)
@@ -115,6 +121,7 @@ def measure_grid(cells: list[Cell], nodes: int, options: argparse.Namespace) -> 
                 count=count,
                 acks=cell.acks,
                 settings=cell.settings,
+                security=security,
             )
 
             def measure(peer: Peer, cell: Cell = cell, load: Load = load) -> Figures:
@@ -125,17 +132,28 @@ def measure_grid(cells: list[Cell], nodes: int, options: argparse.Namespace) -> 
             yield from rows(in_turns(peers, options.pairs, measure), cell.label)
 
 
-def wait_until_served(peers: tuple[Peer, Peer]) -> None:
+def wait_until_served(peers: tuple[Peer, Peer], security: Mapping[str, str] = PLAINTEXT) -> None:
     for peer in peers:
-        in_a_process(first_produce, peer.bootstrap, "ready", START_S)
+        in_a_process(first_produce, peer.bootstrap, f"{TOPICS}ready", START_S, security)
 
 
 def measure_single(options: argparse.Namespace) -> Iterator[Row]:
-    return measure_grid(QUICK if options.quick else SINGLE, 1, options)
+    return measure_grid(QUICK if options.quick else SINGLE, both(1), options)
 
 
 def measure_cluster(options: argparse.Namespace) -> Iterator[Row]:
-    return measure_grid(CLUSTER[-3:-2] if options.quick else CLUSTER, 3, options)
+    return measure_grid(CLUSTER[-3:-2] if options.quick else CLUSTER, both(3), options)
+
+
+def measure_tls(options: argparse.Namespace) -> Iterator[Row]:
+    """Measures the grid of one node with clients that come by TLS 1.3."""
+    with (
+        tempfile.TemporaryDirectory(prefix="klamm-peers-", ignore_cleanup_errors=True) as scratch,
+        STARTS["klamm"](pathlib.Path(scratch, "klamm"), has_authorizer=False) as ours,
+        STARTS["kafka"](pathlib.Path(scratch, "kafka"), has_authorizer=False) as theirs,
+    ):
+        running = contextlib.nullcontext((ours.at("SSL"), theirs.at("SSL")))
+        yield from measure_grid(QUICK if options.quick else SINGLE, running, options, ours.client("SSL"))
 
 
 def measure_latency(options: argparse.Namespace) -> Iterator[Row]:

@@ -60,14 +60,16 @@ def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return pool.apply(function, arguments)
 
 
-def create_topic(bootstrap: str, name: str, partitions: int, replicas: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
+def create_topic(
+    bootstrap: str, name: str, partitions: int, replicas: int, security: Mapping[str, str] | None = None
+) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4, **(security or {})})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas)
     admin.create_topics([topic], operation_timeout=30)[name].result(TIMEOUT_S)
 
 
-def delete_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
+def delete_topic(bootstrap: str, name: str, security: Mapping[str, str] | None = None) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4, **(security or {})})
     try:
         admin.delete_topics([name])[name].result(TIMEOUT_S)
     except KafkaException as error:

@@ -25,6 +25,7 @@ from bench.peer_logs import measure_log
 Part = Callable[[argparse.Namespace], Iterator[Row]]
 PARTS: dict[str, tuple[str, Part]] = {
     "single": ("Kafka", peer_kafka.measure_single),
+    "tls": ("Kafka", peer_kafka.measure_tls),
     "cluster": ("Kafka", peer_kafka.measure_cluster),
     "latency": ("Kafka", peer_kafka.measure_latency),
     "busy": ("Kafka", peer_kafka.measure_busy),
@@ -33,7 +34,7 @@ PARTS: dict[str, tuple[str, Part]] = {
     "redis": ("Redis", functools.partial(measure_log, "bench.peer_redis")),
     "rabbitmq": ("RabbitMQ", functools.partial(measure_log, "bench.peer_rabbitmq")),
 }
-"""The peers of the measurements, and the measurements. The first five are beside Kafka."""
+"""The peers of the measurements, and the measurements. The first six are beside Kafka."""
 
 
 def main() -> None:
