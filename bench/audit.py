@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import pathlib
+import random
 import statistics
 import tempfile
 import time
@@ -57,7 +58,7 @@ async def topic_of(bootstrap: str) -> AsyncIterator[AuditTopic]:
     transport = GrpcServerTransport()
     controllers = Controllers([(host, int(port))])
     own = load(ServiceConfig, {"node.id": "1"}).resolved_listeners().between_servers
-    link = MetadataLink(transport, controllers, cluster_id="", on_image=never, clock=CLOCK)
+    link = MetadataLink(transport, controllers, cluster_id="", on_image=never, clock=CLOCK, rng=random.Random())
     following = asyncio.create_task(link.run())
     await link.wait_for(lambda image: image.topic(AUDIT_TOPIC) is not None)
     topic = AuditTopic(transport, lambda: link.image, own, CLOCK)

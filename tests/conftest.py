@@ -30,7 +30,7 @@ if "TEST_SEED" not in os.environ:
     # depends on the tests that it happened to run before.
     providers._get_local_constants = lambda: providers._local_constants
 
-_LONGEST_FIRST = ("chaos", "clients", "compose", "integration", "sim", "scenarios", "unit")
+_LONGEST_FIRST = ("chaos", "clients", "compose", "integration", "sim", "world", "scenarios", "unit")
 """The order of the folders of tests. Workers share the files, so the files that take minutes must begin first.
 
 The tests of Spark come before all others, because one worker runs them all."""

@@ -20,6 +20,7 @@ check "$bin/ruff" format --check .
 check "$bin/mypy"
 check "$bin/lint-imports"
 check "$bin/python" tools/set_order.py
+check "$bin/python" tools/process_calls.py
 check "$bin/python" tools/plain_english.py
 check "$bin/typos"
 exit $failed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from klamm.cluster.leader_calls import ask_leaders
 from klamm.consumer.offsets.offset_store import group_by_topic
 from klamm.errors import EXCEPTIONS, ErrorCode, raise_for
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm.several_calls import until_all_ended, until_first_error
 from klamm.wire.v1 import broker_pb2, common_pb2, coordinator_pb2
 from klamm.wire.v1.broker_pb2 import COORDINATOR_KEY_TYPE_TRANSACTION as TRANSACTION
@@ -136,7 +136,7 @@ class TransactionOperations:
         """Finds transactions that are open in these partitions, but unknown to their coordinators.
 
         Checks only transactions whose last record is older than `max_transaction_timeout_ms`."""
-        older_than_ms = round(time.time() * 1000) - max_transaction_timeout_ms
+        older_than_ms = PROCESS.get().wall_ms() - max_transaction_timeout_ms
         described = await self.describe_producers(partitions, timeout_ms=timeout_ms)
         suspects = [
             types.HangingTransaction(tp=tp, producer=producer)

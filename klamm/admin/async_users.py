@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from klamm.admin import decode
 from klamm.admin.calls import raise_first_error
+from klamm.process import PROCESS
 from klamm.threads.in_thread import in_thread
 from klamm.wire.v1 import controller_pb2
 from klamm.wire.v1.controller_rpc import AdminStub
@@ -73,7 +73,7 @@ def _upsertion(upsertion: UserScramCredentialUpsertion) -> controller_pb2.ScramC
     from klamm.security.sasl.scram_keys import salted_password
 
     mechanism, iterations = upsertion.credential_info.mechanism, upsertion.credential_info.iterations
-    salt = os.urandom(SALT_BYTES) if upsertion.salt is None else upsertion.salt
+    salt = PROCESS.get().randbytes(SALT_BYTES) if upsertion.salt is None else upsertion.salt
     # The server refuses such a number of iterations, so do not hash with it.
     salted = salted_password(mechanism, Secret(upsertion.password), salt, iterations) if iterations > 0 else b""
     return controller_pb2.ScramCredentialUpsertion(

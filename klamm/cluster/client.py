@@ -30,6 +30,7 @@ from klamm.errors import (
 )
 from klamm.model import TopicPartition
 from klamm.ordered_set import OrderedSet
+from klamm.process import PROCESS
 from klamm.retry import NEWS_MULTIPLIER, Backoff
 from klamm.rpc.cancellation import is_cancelled
 from klamm.rpc.client_records import record_dialler
@@ -40,7 +41,7 @@ from klamm.rpc.grpc_transport import GrpcTransport
 from klamm.rpc.handshakes import SPEAKS_KAFKA, SPEAKS_TLS
 from klamm.rpc.options import client_options
 from klamm.rpc.status import CallFailed
-from klamm.rpc.transport import Transport
+from klamm.rpc.transport import TRANSPORT, Transport
 from klamm.several_calls import until_all_ended
 from klamm.wire.framed import Buffer
 from klamm.wire.v1 import broker_pb2, common_pb2
@@ -84,13 +85,14 @@ class KlammClient:
     ) -> None:
         self.config = config
         tls, sasl = client_tls(config), client_sasl(config)
+        transport = transport or TRANSPORT.get()
         self._transport = transport or GrpcTransport(traces=lambda: config.tracing_enable, tls=tls, sasl=sasl)
         self.cluster = ClusterView()
         self.backoff = Backoff(initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms)
         self._news_backoff = Backoff(
             initial_ms=config.retry_backoff_ms, max_ms=config.retry_backoff_max_ms, multiplier=NEWS_MULTIPLIER
         )
-        self.rng = rng or random.Random()
+        self.rng = rng or PROCESS.get().make_rng()
         self._records = RecordCalls(
             record_dialler(config, sasl) if transport is None else None,
             self.rng,

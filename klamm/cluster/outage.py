@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from klamm.process import PROCESS
+
 log = logging.getLogger(__name__)
 
-_INTERVAL_S: Final = 60
+_INTERVAL_MS: Final = 60_000
 
 
 class Outage:
-    """The times without an answer of one client. `clock` returns monotonic seconds."""
+    """The times without an answer of one client."""
 
     def __init__(
-        self, client_id: str, bootstrap_servers: Sequence[str], clock: Callable[[], float] = time.monotonic
+        self, client_id: str, bootstrap_servers: Sequence[str], monotonic_ms: Callable[[], int] | None = None
     ) -> None:
         self._client_id = client_id
         self._bootstrap = ",".join(bootstrap_servers)
-        self._clock = clock
-        self._since_s: float | None = None
-        self._warned_s = 0.0
+        self._monotonic_ms = monotonic_ms or PROCESS.get().monotonic_ms
+        self._since_ms: int | None = None
+        self._warned_ms = 0
 
     def note(self, reason: str) -> None:
         """Notes that no server has answered."""
-        now_s = self._clock()
-        if self._since_s is None:
-            self._since_s = now_s
-        elif now_s - self._warned_s < _INTERVAL_S:
+        now_ms = self._monotonic_ms()
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        elif now_ms - self._warned_ms < _INTERVAL_MS:
             return
-        self._warned_s = now_s
+        self._warned_ms = now_ms
         log.warning(
             "no server answers at %s (%s); trying again client.id=%s for_s=%d",
             self._bootstrap,
             reason,
             self._client_id,
-            now_s - self._since_s,
+            (now_ms - self._since_ms) // 1000,
         )
 
     def end(self) -> None:
         """Notes that a server has answered."""
-        if self._since_s is not None:
-            log.info("a server answers again client.id=%s after_s=%d", self._client_id, self._clock() - self._since_s)
-        self._since_s = None
+        if self._since_ms is not None:
+            after_s = (self._monotonic_ms() - self._since_ms) // 1000
+            log.info("a server answers again client.id=%s after_s=%d", self._client_id, after_s)
+        self._since_ms = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from klamm.consumer.record import ConsumerRecord
 from klamm.errors import IllegalStateError
 from klamm.idempotence.database import Connection, Cursor, Database, Effect
+from klamm.process import PROCESS
 
 TABLE: Final = "klamm_processed_ids"
 _COLUMNS: Final = (
@@ -81,7 +81,7 @@ class ProcessedIds:
         values = {
             "group_id": self._group,
             "record_id": checked_id(self._id_of, record),
-            "processed_at_ms": time.time_ns() // 1_000_000,
+            "processed_at_ms": PROCESS.get().wall_ms(),
         }
         cursor.execute(self._mark_row.text, self._mark_row.arguments(values))
         return cursor.rowcount == 1

@@ -4,7 +4,6 @@ It is imported only by `send_arrow`, because it needs pyarrow."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from klamm.arrow.record_packing import NO_PARTITION, Int64s, PackedBatch, Rows, 
 from klamm.arrow.sent_columns import bytes_of, headers_of, measurable, merged, partitions_of, portions
 from klamm.errors import SerializationError
 from klamm.partitioner import PartitionInfo
+from klamm.process import PROCESS
 from klamm.producer.config import ProducerConfig
 from klamm.producer.user_partitioner import UserPartitioner
 from klamm.records.header import NO_TIMESTAMP
@@ -178,7 +178,7 @@ def _timestamps_ms(column: pa.Array | None, count: int) -> Int64s:
     """Returns the timestamps in milliseconds, with now for a null. Raises ValueError for one before 1970.
 
     -1 is accepted: `poll_arrow` returns it for a record without a timestamp, and a copy should have none, too."""
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = PROCESS.get().wall_ms()
     if column is None:
         return np.full(count, now_ms, np.int64)
     if pa.types.is_timestamp(column.type):

@@ -22,7 +22,6 @@ from klamm.producer.future import AsyncManyFuture, AsyncRecordFuture, Run, run_o
 from klamm.producer.intake import MANY_AT_ONCE, Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord, RecordMetadata
 from klamm.producer.result import BatchResult, DeliveryCallback
-from klamm.producer.sender import monotonic_ms
 from klamm.producer.user_partitioner import UserPartitioner
 from klamm.records import PackedRecords, RawRecord
 from klamm.type_variables import KeyT, ValueT
@@ -61,7 +60,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
             self._config, new_lock(), call_on_loop=lambda function: function(), on_settled=self._room.set
         )
         self._interceptors = self._engine.interceptors if self._config.interceptor_classes else None
-        self._yielded_ms = monotonic_ms()
+        self._yielded_ms = self._engine.monotonic_ms()
         if core is not None and not TYPE_CHECKING:
             self._begin_core(self._engine, self._intake, not self._interceptors and self._engine.partitioner is None)
             self._begin_on_loop(asyncio.get_running_loop())
@@ -103,7 +102,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
         on_delivery: DeliveryCallback | None,
     ) -> AsyncRecordFuture:
         """Ends `send` with a record that is serialized. Waits for metadata and memory if necessary."""
-        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        deadline_ms = self._engine.monotonic_ms() + self._config.max_block_ms
         queue = queue or await self._queue(topic, partition, record[1], size_bytes)
         while True:
             with self._engine.lock:
@@ -121,7 +120,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
         self, topic: str, partition: int | None, records: PackedRecords, size_bytes: int
     ) -> BatchResult:
         """Places packed records as a batch. Waits for metadata and memory if necessary."""
-        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        deadline_ms = self._engine.monotonic_ms() + self._config.max_block_ms
         queue = await self._queue(topic, partition, None, size_bytes)
         while True:
             with self._engine.lock:
@@ -162,9 +161,9 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
 
     async def _yield_now_and_then(self) -> None:
         """Lets other tasks run if this producer has kept the event loop for a while."""
-        if monotonic_ms() > self._yielded_ms + _YIELD_INTERVAL_MS:
+        if self._engine.monotonic_ms() > self._yielded_ms + _YIELD_INTERVAL_MS:
             await asyncio.sleep(0)
-            self._yielded_ms = monotonic_ms()
+            self._yielded_ms = self._engine.monotonic_ms()
 
     def send_now(
         self,
@@ -393,7 +392,7 @@ class AsyncProducer(_SendPath, Generic[KeyT, ValueT]):
         accumulator.waiters.add(waiter)
         self._engine.wake()
         try:
-            async with asyncio.timeout(max(0, deadline_ms - monotonic_ms()) / 1000):
+            async with asyncio.timeout(max(0, deadline_ms - self._engine.monotonic_ms()) / 1000):
                 await self._room.wait()
         except TimeoutError:
             raise self._engine.exhausted(size_bytes) from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import random
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from klamm.partitioner import (
     RandomPartitioner,
     RoundRobinPartitioner,
 )
+from klamm.process import PROCESS
 from klamm.producer.accumulator import Accumulator, PartitionQueue, TopicQueues
 from klamm.producer.config import ProducerConfig
 from klamm.producer.future import until_done
@@ -41,7 +41,7 @@ from klamm.producer.intake import check_partition, check_topic_name
 from klamm.producer.interceptors import InterceptorChain
 from klamm.producer.metrics import ProducerMetrics
 from klamm.producer.result import BatchResult, DeliveryCallback
-from klamm.producer.sender import Sender, monotonic_ms
+from klamm.producer.sender import Sender
 from klamm.producer.transaction_manager import TransactionManager
 from klamm.producer.transaction_state import TransactionState
 from klamm.producer.user_calls import UserCalls
@@ -69,6 +69,8 @@ class ProducerEngine:
     ) -> None:
         self.config = config
         self.lock = lock
+        self.monotonic_ms = PROCESS.get().monotonic_ms
+        """The clock of all deadlines of this producer, in milliseconds."""
         self.topics: dict[str, TopicQueues] = {}
         self.calls = UserCalls()
         self.interceptors = InterceptorChain(config.interceptor_classes, self.calls)
@@ -76,7 +78,7 @@ class ProducerEngine:
         self.partitioner = None if isinstance(chosen, str) else UserPartitioner(chosen, self.calls)
         """The user's partitioner, or None without one."""
         self.accumulator = Accumulator(config, lambda: call_on_loop(self.wake), self.calls)
-        self._rng = random.Random()
+        self._rng = PROCESS.get().make_rng()
         self._metrics = ProducerMetrics()
         self._client = KlammClient(config, allow_auto_topic_creation=True, rng=self._rng)
         self._client.on_change(self._on_change)
@@ -118,7 +120,7 @@ class ProducerEngine:
 
         Raises ClosedError when the producer is closed, and as `append`."""
         while (entry := self.append(queue, record, size_bytes, on_delivery)) is None:
-            if not self.accumulator.open_batch(queue, size_bytes, monotonic_ms()):
+            if not self.accumulator.open_batch(queue, size_bytes, self.monotonic_ms()):
                 return None
         return entry
 
@@ -126,7 +128,7 @@ class ProducerEngine:
         """Places packed records as a batch of their own, as `place` does with one record."""
         if self.transaction_state is not None:
             self.transaction_state.require_open("send_packed")
-        return self.accumulator.append_packed(queue, records, monotonic_ms())
+        return self.accumulator.append_packed(queue, records, self.monotonic_ms())
 
     def arrow_table(self, topic: str, data: Any, partition: int | None) -> ArrowTable:
         """Returns the data of `send_arrow`, checked. Raises the errors of its arguments, ImportError without pyarrow,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from klamm.core import core
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode, SerializationError
 from klamm.model import topic_name_problem
+from klamm.process import PROCESS
 from klamm.producer.batch import RECORD_OVERHEAD_BYTES
 from klamm.producer.config import ProducerConfig
 from klamm.records import PackedRecords, RawRecord, estimate_size_bytes
@@ -33,12 +33,14 @@ class Many(NamedTuple):
     headers: tuple[Header, ...]
     own_bytes: int
     """The size of a record without its key and value, as an upper bound."""
+    wall_ms: Callable[[], int]
+    """The clock of the records' timestamps."""
 
     def record(self, at: int) -> tuple[RawRecord, int]:
         """Returns a record, and an upper bound of its size in bytes."""
         value, key = self.values[at], self.keys[at] if self.keys else None
         size_bytes = self.own_bytes + len(value or b"") + len(key or b"")
-        return (time.time_ns() // 1_000_000, key, value, self.headers), size_bytes
+        return (self.wall_ms(), key, value, self.headers), size_bytes
 
 
 class Intake:
@@ -47,6 +49,7 @@ class Intake:
     The compiled core reads the attributes, and calls the functions of this module."""
 
     def __init__(self, config: ProducerConfig) -> None:
+        self._wall_ms = PROCESS.get().wall_ms
         self.key_serializer = config.key_serializer
         self.value_serializer = config.value_serializer
         self.size_bytes_max = min(config.max_request_size, config.buffer_memory)
@@ -77,7 +80,7 @@ class Intake:
             key = serialize("key", topic, key, self.key_serializer)
         if value is not None and (self.value_serializer is not None or value.__class__ is not bytes):
             value = serialize("value", topic, value, self.value_serializer)
-        timestamp_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else checked_timestamp_ms(timestamp_ms)
+        timestamp_ms = self._wall_ms() if timestamp_ms is None else checked_timestamp_ms(timestamp_ms)
         if headers:
             headers = checked_headers(topic, headers)
             size_bytes = estimate_size_bytes(key, value, headers)
@@ -118,7 +121,7 @@ class Intake:
             size_bytes = own_bytes + len(content or b"") + len((done_keys and done_keys[at]) or b"")
             if size_bytes > self.size_bytes_max:
                 raise self._too_large(f"record {at} for topic {topic!r} has {size_bytes} bytes")
-        return Many(done, done_keys, checked, own_bytes)
+        return Many(done, done_keys, checked, own_bytes, self._wall_ms)
 
     @staticmethod
     def _content(what: str, topic: str, at: int, content: Any, serializer: Serializer | None) -> bytes | None:

@@ -26,7 +26,6 @@ from klamm.producer.future import BatchFuture, ManyFuture, RecordFuture, Run, ru
 from klamm.producer.intake import MANY_AT_ONCE, Header, Intake, check_partition
 from klamm.producer.record import ProducerRecord
 from klamm.producer.result import BatchResult, DeliveryCallback
-from klamm.producer.sender import monotonic_ms
 from klamm.producer.user_partitioner import UserPartitioner
 from klamm.records import PackedRecords, RawRecord
 from klamm.threads.loop_thread import LoopThread, refuse_at_end
@@ -366,7 +365,7 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         if queues is not None:
             with self._lock:
                 queue = queues.queue_for(partition, None, size_bytes)
-        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        deadline_ms = self._engine.monotonic_ms() + self._config.max_block_ms
         found = queue or self._loop.run(self._engine.queue, topic, partition, None, size_bytes)
         place = functools.partial(self._engine.place_packed, found, records)
         return self._with_memory(place, size_bytes, deadline_ms)
@@ -384,7 +383,7 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         self._require_usable()
         if not self._loop.is_current():
             self._engine.calls.raise_exit()
-        deadline_ms = monotonic_ms() + self._config.max_block_ms
+        deadline_ms = self._engine.monotonic_ms() + self._config.max_block_ms
         found = queue or self._loop.run(self._engine.queue, topic, partition, record[1], size_bytes)
         place = functools.partial(self._engine.place, found, record, size_bytes, on_delivery)
         return RecordFuture(*self._with_memory(place, size_bytes, deadline_ms))
@@ -397,7 +396,7 @@ class Producer(_SendPath, Generic[KeyT, ValueT]):
         if placed is None and self._loop.is_current():
             raise self._engine.exhausted(size_bytes, _NO_WAIT)
         if placed is None:
-            placed = self._wait_for_memory(place, (deadline_ms - monotonic_ms()) / 1000)
+            placed = self._wait_for_memory(place, (deadline_ms - self._engine.monotonic_ms()) / 1000)
         if placed is None:
             raise self._engine.exhausted(size_bytes)
         return placed

@@ -26,7 +26,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -45,6 +44,7 @@ from klamm.errors import (
 )
 from klamm.model import TopicPartition
 from klamm.ordered_set import OrderedSet
+from klamm.process import PROCESS
 from klamm.producer.accumulator import NEVER_MS, Accumulator, PartitionQueue, PendingRequest
 from klamm.producer.batch import Batch, Stamp
 from klamm.producer.config import ProducerConfig
@@ -69,11 +69,6 @@ QUICK_RETRY_MS: Final = 20
 written then."""
 
 _NO_STAMP: Final = Stamp(producer_id=-1, epoch=-1, base_sequence=-1)
-
-
-def monotonic_ms() -> int:
-    """Returns the time of the clock for all deadlines here, in milliseconds."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class _Outcome(NamedTuple):
@@ -115,6 +110,7 @@ class Sender:
         self._interceptors = interceptors
         self._metrics = metrics
         self._on_settled = on_settled
+        self._monotonic_ms = PROCESS.get().monotonic_ms
         self._in_flight: Counter[int] = Counter()
         self._due = asyncio.Event()
         self._tasks: OrderedSet[asyncio.Task[None]] = OrderedSet()
@@ -207,7 +203,7 @@ class Sender:
         """Sends all due batches that may be sent now. Returns the time at which the next batch is due."""
         while True:
             limit = 0 if self._lacks_id() else self._config.max_in_flight_requests_per_connection
-            now_ms = monotonic_ms()
+            now_ms = self._monotonic_ms()
             with self._lock:
                 expired = self._accumulator.expire(now_ms)
                 drained = self._accumulator.drain(self._leader_of, self._in_flight, limit, now_ms)
@@ -265,7 +261,7 @@ class Sender:
             return
         # The clock drops fractions of a millisecond. Without the added one, the task would wake too early and plan for
         # nothing.
-        delay_s = max(0.0, due_ms + 1 - monotonic_ms()) / 1000
+        delay_s = max(0.0, due_ms + 1 - self._monotonic_ms()) / 1000
         timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
         try:
             await self._due.wait()
@@ -298,7 +294,7 @@ class Sender:
     # One request
 
     async def _send(self, request: PendingRequest) -> None:
-        started_ms = monotonic_ms()
+        started_ms = self._monotonic_ms()
         self._metrics.requests_in_flight += 1
         outcomes: dict[TopicPartition, _Outcome] = {}
         failure: Exception = ClosedError("the producer was closed while the request was under way")
@@ -312,7 +308,7 @@ class Sender:
             failure = error
         finally:
             self._in_flight[request.node_id] -= 1
-            self._metrics.request_done(monotonic_ms() - started_ms)
+            self._metrics.request_done(self._monotonic_ms() - started_ms)
             for queue, _ in request.parts:
                 self._handle(queue, outcomes.get(queue.tp) or _Outcome(failure))
             self._on_settled()
@@ -447,7 +443,7 @@ class Sender:
             exhausted = self._accumulator.retry(
                 queue,
                 error,
-                retry_at_ms=monotonic_ms() + pause_ms,
+                retry_at_ms=self._monotonic_ms() + pause_ms,
                 retries_max=self._config.retries,
                 awaits_leader=is_stale and not moved,
             )

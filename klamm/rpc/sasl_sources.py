@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import secrets
 import stat
 import threading
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from klamm.errors import ConfigError, ErrorCode
+from klamm.process import PROCESS
 from klamm.rpc.login import LoginFailed
 from klamm.rpc.status import CallFailed, Status
 from klamm.secret import Secret
@@ -64,7 +64,7 @@ class PasswordSource:
             raise ConfigError("sasl.username or sasl.password is no text that UTF-8 can carry") from None
         if self._scram is None:
             return PlainClient(login.name, password)
-        nonce = base64.b64encode(secrets.token_bytes(_NONCE_BYTES)).decode()
+        nonce = base64.b64encode(PROCESS.get().randbytes(_NONCE_BYTES)).decode()
         return ScramClient(self._scram, login.name, password, nonce=nonce)
 
 

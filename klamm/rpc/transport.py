@@ -5,7 +5,8 @@ A transport does not handle error codes, retries and cancelled callers. `klamm.r
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from contextvars import ContextVar
+from typing import Any, Final, Protocol
 
 from klamm.rpc.options import ChannelOptions
 from klamm.wire.service import Method
@@ -65,3 +66,7 @@ class Transport(Protocol):
 
     def channel(self, address: str, options: ChannelOptions) -> Channel:
         """Returns a channel to host:port."""
+
+
+TRANSPORT: Final[ContextVar[Transport | None]] = ContextVar("TRANSPORT", default=None)
+"""The transport of clients that are made in this context, or None for gRPC. A simulation sets it."""

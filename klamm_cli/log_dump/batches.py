@@ -28,10 +28,10 @@ from klamm.records import (
 )
 from klamm.records.control import decode_control_record
 from klamm.records.header import LENGTH_OVERHEAD_BYTES, MAGIC, PREFIX_SIZE_BYTES
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.batch_scan import CHECKED_CHUNK_BYTES, scan_batches
 from klamm_cli.log_dump import line
 from klamm_cli.log_dump.line import DumpLine, LineKind
+from klamm_server.runtime.disk import Disk
 
 Decoder = Callable[[bytes | None, bytes | None], tuple[object, object]]
 """Returns what to show of a record's key and value. Raises a KlammError if they cannot be parsed."""

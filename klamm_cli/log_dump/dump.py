@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from klamm_broker.log.files.disk import Disk
 from klamm_cli.log_dump import line
 from klamm_cli.log_dump.batches import Decoder, dump_log
 from klamm_cli.log_dump.decoders import decode_offsets, decode_transactions, raw
@@ -20,6 +19,7 @@ from klamm_cli.log_dump.small_files import (
     dump_properties,
     dump_snapshot,
 )
+from klamm_server.runtime.disk import Disk
 
 _INDEXES = {
     FileKind.OFFSET_INDEX: dump_offset_index,

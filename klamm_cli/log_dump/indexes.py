@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from klamm.records import BatchHeader, ControlRecordType, CorruptBatchError, TruncatedBatchError
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.batch_scan import CHECKED_CHUNK_BYTES, scan_batches, scan_headers
 from klamm_broker.log.segment.offset_index import CorruptIndexError, IndexEntry, OffsetIndex
 from klamm_broker.log.segment.record_set import marker_of
@@ -19,6 +18,7 @@ from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS, TimeIndex, Time
 from klamm_broker.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 from klamm_cli.log_dump import line
 from klamm_cli.log_dump.line import DumpLine
+from klamm_server.runtime.disk import Disk
 
 Headers = Iterator[tuple[int, BatchHeader]]
 

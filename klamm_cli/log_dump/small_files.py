@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from klamm_broker.log.files.checkpoints import CheckpointError, decode_checkpoint
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.producers.producer_snapshot import CorruptSnapshotError, decode_snapshot
 from klamm_cli.log_dump import line
 from klamm_cli.log_dump.line import DumpLine
+from klamm_server.runtime.disk import Disk
 
 
 def dump_offsets_checkpoint(disk: Disk, path: str) -> Iterator[DumpLine]:

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import logging
 import pathlib
+import random
 import secrets
 import struct
 import sys
@@ -127,7 +128,7 @@ class Clients:
             "connection.failed.authentication.delay.ms": "0",
         }
         clock = SystemClock()
-        self._logins = Logins({"SASL": ListenerSaslSettings.parse(settings)}, clock)
+        self._logins = Logins({"SASL": ListenerSaslSettings.parse(settings)}, clock, random.Random(1))
         self._logins.on_image(password_users())
         self._room = HandshakeLimit(PLACES)
         at = self._logins.at("SASL")

@@ -19,9 +19,9 @@ from klamm.wire.v1 import broker_pb2 as b
 from klamm.wire.v1 import controller_pb2 as c
 from klamm.wire.v1 import metadata_pb2 as m
 from klamm.wire.v1.broker_rpc import BROKER
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.server import BrokerServer
 from klamm_server.rpc.server import RpcServer
+from klamm_server.runtime.disk import Disk
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from tests.support.raw_stub import RawStub
 from tests.support.waiting import until

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from klamm_broker.log.cleaning.log_cleaning import CleaningStats, LogCleaning, Pacer
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_server.runtime.disk import Disk
 
 DAY_MS = 24 * 60 * 60 * 1000
 

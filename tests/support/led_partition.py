@@ -12,7 +12,6 @@ from klamm_broker.handlers.late_checks import LateChecks
 from klamm_broker.handlers.produce import ACKS_ALL, PartitionRecords, Produce, Produced, ProduceHandler
 from klamm_broker.handlers.transaction_guards import TransactionGuards
 from klamm_broker.io.record_thread import RecordThread
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.purgatory.driver import PurgatoryDriver
@@ -24,6 +23,7 @@ from klamm_broker.replica.replica_session import SessionWatch
 from klamm_broker.replication.record_sync import RecordSyncs
 from klamm_server.metadata.entities import PartitionImage
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 from klamm_server.runtime.waiting import Waiting
 from tests.support.log_steps import create_log, open_logs
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_server.runtime.disk import Disk
 from tests.support.log_steps import create_log
 
 NOW = 1_000

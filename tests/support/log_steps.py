@@ -9,10 +9,10 @@ from pathlib import Path
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.dirs.log_creation import NewLog
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
+from klamm_server.runtime.disk import Disk
 
 
 def open_logs(*log_dirs: Path | str, node_id: int = 1, disk: Disk | None = None) -> LogManager:

@@ -6,7 +6,7 @@ import os
 import threading
 from typing import Any
 
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 
 class Killed(BaseException):

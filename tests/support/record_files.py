@@ -8,8 +8,8 @@ import pathlib
 import random
 
 from klamm_broker.io.record_file import RecordFile
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
+from klamm_server.runtime.disk import Disk
 
 FILE_BYTES = 5_000_000
 CONTENT = random.Random(7).randbytes(FILE_BYTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -63,7 +64,7 @@ class World:
             "authentication.timeout.ms": "60000",
             **{name.replace("_", "."): text for name, text in settings.items()},
         }
-        self.logins = Logins({"SASL": ListenerSaslSettings.parse(given)}, SystemClock(), auditor)
+        self.logins = Logins({"SASL": ListenerSaslSettings.parse(given)}, SystemClock(), random.SystemRandom(), auditor)
         self.logins.on_image(image(alice="wonderland", bob="builder"))
         self.limit = HandshakeLimit(unauthenticated_max)
         at = self.logins.at("SASL")

@@ -9,12 +9,12 @@ from pathlib import Path
 from klamm.records.compression import CompressionType
 from klamm.records.encoder import encode_batch
 from klamm.records.header import iter_headers, read_header
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.leader_epochs import EpochEntry
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.scrub.segment_check import IndexFiles, SegmentBounds, SegmentVerdict, check_segment
 from klamm_broker.log.segment.record_set import AppendedBatch
 from klamm_broker.log.segment.segment import Segment
+from klamm_server.runtime.disk import Disk
 
 CONFIG = LogConfig(index_interval_bytes=150, segment_bytes=100_000)
 BASE_OFFSET = 1_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from klamm.records.header import iter_headers
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.segment.record_set import AppendedBatch
 from klamm_broker.log.segment.segment import Segment
+from klamm_server.runtime.disk import Disk
 
 CONFIG = LogConfig(index_interval_bytes=200, segment_bytes=10_000)
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from klamm_broker.log.files.disk import Disk
 from klamm_cli.main import main
+from klamm_server.runtime.disk import Disk
 
 PAUSE_S = 0.01
 

@@ -17,7 +17,6 @@ The request names the epoch of the last record, so that a leader with another lo
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -34,6 +33,7 @@ from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import ErrorCode, KlammError
 from klamm.model import NO_LEADER_EPOCH, TopicPartition
 from klamm.ordered_set import OrderedSet
+from klamm.process import PROCESS
 from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1 import broker_pb2, common_pb2
 
@@ -377,7 +377,7 @@ class Fetcher:
             # Records that were fetched ahead are read first. Only an error at the position itself concerns the user.
             self._back_off([position.tp], refresh=False)
             return
-        failure = self._policy.on_out_of_range(position.tp, lost, int(time.time() * 1000))
+        failure = self._policy.on_out_of_range(position.tp, lost, PROCESS.get().wall_ms())
         if failure is not None:
             self._fail(position, failure)
         self._on_progress()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 
 from klamm.client_task import client_task
@@ -29,6 +28,7 @@ from klamm.consumer.subscription import SubscriptionState
 from klamm.errors import KlammError
 from klamm.model import LATEST_TIMESTAMP, TopicPartition
 from klamm.offsets import EpochEnd, OffsetAndTimestamp
+from klamm.process import PROCESS
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class PositionFinder:
             if tp in epochs:
                 self._subscription.complete(tp, epochs[tp], offset.offset, offset.leader_epoch)
         still = [tp for tp, epoch in epochs.items() if tp not in committed and self._waits_for(tp, epoch)]
-        self._failure = self._policy.on_nothing_committed(still, int(time.time() * 1000))
+        self._failure = self._policy.on_nothing_committed(still, PROCESS.get().wall_ms())
 
     async def _reset(self) -> None:
         wanted = self._subscription.resetting()
@@ -180,7 +180,7 @@ class PositionFinder:
     def _take_ends(self, wanted: dict[TopicPartition, Validation], found: dict[TopicPartition, EpochEnd]) -> None:
         truncations = []
         for tp, end in found.items():
-            truncation = self._policy.on_epoch_end(tp, wanted[tp], end, int(time.time() * 1000))
+            truncation = self._policy.on_epoch_end(tp, wanted[tp], end, PROCESS.get().wall_ms())
             if truncation is not None:
                 logger.warning("the log of a partition was truncated: %s", truncation)
                 truncations.append(truncation)

@@ -49,7 +49,6 @@ from klamm_broker.io.transaction_registry import TransactionRegistry
 from klamm_broker.kafka.net.kafka_listeners import KafkaListeners
 from klamm_broker.log.dirs.log_directories import stored_cluster_id
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDirError
 from klamm_broker.maintenance.storage import Storage
 from klamm_broker.messages.nodes import BrokerNodes
@@ -73,6 +72,7 @@ from klamm_server.rpc.grpc_server import GrpcServerTransport
 from klamm_server.rpc.other_services import KnownServers, Role
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.clock import Clock, SystemClock
+from klamm_server.runtime.disk import Disk
 from klamm_server.runtime.faults import watch
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.auditor import Auditor, auditor_of
@@ -116,9 +116,9 @@ class BrokerServer:
             is_loaded=lambda: self.loaded_image() is not None,
             auditor=self._auditor,
         )
-        self._logins = Logins.of(config, SecurityProtocol.KAFKA, self._clock, self._auditor)
         self._disk = disk or Disk()
         self._rng = rng or random.SystemRandom()
+        self._logins = Logins.of(config, SecurityProtocol.KAFKA, self._clock, self._rng, self._auditor)
         self._tasks: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
         """Set when the data for the registration are complete."""
@@ -131,7 +131,12 @@ class BrokerServer:
         self._quotas = ClientQuotas(WindowSpan(config.quota_window_num, config.quota_window_size_seconds * 1000))
         self._controllers = Controllers(config.controllers, config.resolved_listeners().between_servers)
         self._link = MetadataLink(
-            self._transport, self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock
+            self._transport,
+            self._controllers,
+            cluster_id="",
+            on_image=self._on_image,
+            clock=self._clock,
+            rng=self._rng,
         )
         self._logs = LogManager(LogManagerConfig.of(config), self._disk, self._rng)
         # A given transport carries all calls between servers.
@@ -189,6 +194,7 @@ class BrokerServer:
             image=lambda: self._replicas.image,
             nodes=nodes,
             clock=self._clock,
+            rng=self._rng,
             tls=tls,
             logins=self._logins,
             gate=self._gate,
@@ -298,6 +304,7 @@ class BrokerServer:
             records=self._records,
             memory=self._memory,
             clock=self._clock,
+            rng=self._rng,
             followers_listener=followers_listener,
         )
 
@@ -436,6 +443,7 @@ class BrokerServer:
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
             request_timeout_ms=config.broker_session_timeout_ms // REQUESTS_PER_SESSION,
             registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+            rng=self._rng,
         )
 
     async def _start_publishing(self) -> None:

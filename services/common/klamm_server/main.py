@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import logging
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ from klamm_server.rpc.node_guard import NodeGuard
 from klamm_server.rpc.server import RpcServer
 from klamm_server.rpc.transport import ServerTransport
 from klamm_server.runtime import tracing
-from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.clock import Clock, SystemClock
 from klamm_server.runtime.faults import fatal, require_assertions, watch
 from klamm_server.runtime.garbage import collect_seldom
 from klamm_server.runtime.logs import set_up_logging
@@ -199,7 +200,7 @@ def run_service(
     try:
         if config.tracing_enable:
             tracing.start(name, config.node_id)
-        uvloop.run(_serve(make_server, config, die_with_parent=die_with_parent, transport_of=transport_of))
+        uvloop.run(serve(make_server, config, die_with_parent=die_with_parent, transport_of=transport_of))
     except (KlammError, OSError) as error:
         return _cannot_start(error)
     except Exception as error:  # noqa: BLE001 - whatever else gets here is our own mistake
@@ -207,9 +208,16 @@ def run_service(
     return EXIT_GRACEFUL
 
 
-async def _serve(
-    make_server: MakeServer[C], config: C, *, die_with_parent: bool, transport_of: TransportOf | None
+async def serve(
+    make_server: MakeServer[C],
+    config: C,
+    *,
+    die_with_parent: bool = False,
+    transport_of: TransportOf | None = None,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
 ) -> None:
+    """Runs a server on this loop until SIGTERM or SIGINT. Raises KlammError or OSError if it cannot start."""
     asyncio.get_running_loop().set_exception_handler(_on_stray_exception)
     stop_requested = _stop_on_signals()
     if die_with_parent:
@@ -217,7 +225,7 @@ async def _serve(
     tls = ListenersTls(config)
     server = make_server(config, tls)
     auditor = next(iter(server.auditors), None)
-    logins = Logins.of(config, SecurityProtocol.GRPC, SystemClock(), auditor)
+    logins = Logins.of(config, SecurityProtocol.GRPC, clock or SystemClock(), rng or random.SystemRandom(), auditor)
     bound = NodePrincipals.parse(config.node_principals)
     listeners = config.resolved_listeners().of(SecurityProtocol.GRPC)
     rpc = RpcServer(

@@ -31,8 +31,10 @@ from klamm_controller.io.founding import first_voters, former_directory
 from klamm_controller.io.introductions import Introductions
 from klamm_controller.io.peers import Peers
 from klamm_controller.log.bootstrap import remove_bootstrap_records
+from klamm_controller.log.database import OpenDatabase
 from klamm_controller.log.quorum_log import QuorumLog
 from klamm_controller.log.recovery import Recovered, recover
+from klamm_controller.log.rocks_database import RocksDatabase
 from klamm_controller.metadata.policy import TopicPolicy
 from klamm_controller.metadata.replica_logs import ReplicaLogs
 from klamm_controller.raft.membership import VoterSet
@@ -62,6 +64,7 @@ from klamm_server.rpc.other_services import KnownServers, Role
 from klamm_server.rpc.server import RpcServer
 from klamm_server.runtime.awaitable_flag import AwaitableFlag
 from klamm_server.runtime.clock import Clock, SystemClock
+from klamm_server.runtime.disk import Disk
 from klamm_server.runtime.event_queue import EventQueue
 from klamm_server.runtime.faults import fatal, watch
 from klamm_server.security.acls.authorizer import StandardAuthorizer
@@ -84,6 +87,9 @@ class ControllerServer:
         tls: ListenersTls | None = None,
         *,
         clock: Clock | None = None,
+        rng: random.Random | None = None,
+        disk: Disk | None = None,
+        open_database: OpenDatabase = RocksDatabase,
         transport: Transport | None = None,
         authorizer: StandardAuthorizer | None = None,
     ) -> None:
@@ -93,6 +99,9 @@ class ControllerServer:
         self._transport = transport or GrpcServerTransport(tls=None if tls is None else tls.between_servers)
         self._config = config
         self._clock = clock or SystemClock()
+        self._rng = rng or random.SystemRandom()
+        self._disk = disk or Disk()
+        self._open_database = open_database
         self._auditor = auditor_of(config, "controller", self._clock, self._make_audit_topic)
         self._node: _Node | None = None
 
@@ -103,11 +112,12 @@ class ControllerServer:
     async def open(self) -> None:
         """Locks the data directory and recovers the metadata from it. Raises KlammError if the directory or its log is
         unusable."""
-        recovered = recover(self._config)
+        recovered = recover(self._config, disk=self._disk, open_database=self._open_database, rng=self._rng)
         self._node = _Node(
             self._config,
             self._transport,
             self._clock,
+            self._rng,
             recovered,
             self._authorizer,
             self._tls,
@@ -170,6 +180,7 @@ class _Node:
         config: ControllerConfig,
         transport: Transport,
         clock: Clock,
+        rng: random.Random,
         recovered: Recovered,
         authorizer: StandardAuthorizer | None,
         tls: ListenersTls | None,
@@ -177,6 +188,7 @@ class _Node:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._rng = rng
         self._authorizer = authorizer
         self._gate = gate_of(
             authorizer,
@@ -196,7 +208,6 @@ class _Node:
         )
         watch_event_queue_length("controller", self._queue.__len__)
         cluster_id = recovered.data_dir.cluster_id
-        rng = random.Random()
         self._me = ReplicaKey(config.node_id, recovered.store.directory_id)
         contacts = config.contacts()
         self._book = AddressBook(contacts, lambda: self._log.quorum.voters, config.resolved_listeners().between_servers)
@@ -277,7 +288,7 @@ class _Node:
     def register(self, rpc: RpcServer) -> None:
         gateway = self._gateway
         policy = self._config.topic_policy()
-        topics = TopicsRpcs(gateway, policy, random.Random(), self._make_mutations(policy))
+        topics = TopicsRpcs(gateway, policy, self._rng, self._make_mutations(policy))
         quorum = QuorumRpcs(gateway, self._brokers, self._coordinators)
         logs = ReplicaLogs()
         rpc.add_role(Role.CONTROLLER, KnownServers(lambda: self._controller.committed))
@@ -289,8 +300,8 @@ class _Node:
                 ClusterRpcs(gateway),
                 LeadersAndReplicasRpcs(gateway, logs),
                 quorum,
-                AclsRpcs(gateway, random.Random(), self._authorizer),
-                UsersRpcs(gateway),
+                AclsRpcs(gateway, self._rng, self._authorizer),
+                UsersRpcs(gateway, self._rng),
                 QuotasRpcs(gateway),
             ),
             self._gate,
@@ -328,7 +339,7 @@ class _Node:
             contacts=self._config.contacts(),
             voter_ids=[voter.key.node_id for voter in self._config.listed_voters()],
             learn=self._learn,
-            rng=random.Random(),
+            rng=self._rng,
         )
         self._introducing = watch(asyncio.create_task(introductions.run(), name="controller-introductions"))
         stored = self.recovered.stored
@@ -380,7 +391,7 @@ class _Node:
                 "another controller started the metadata log, so the users that `klamm format` wrote here are not"
                 " in the log"
             )
-        remove_bootstrap_records(self.recovered.data_dir.path)
+        remove_bootstrap_records(self.recovered.data_dir.disk, self.recovered.data_dir.path)
 
     def _alone(self) -> list[Voter]:
         """Returns the voters if none are configured: only this controller, or an empty list if it joins a quorum."""

@@ -82,7 +82,12 @@ class CoordinatorServer:
         self._registration: Registration | None = None
         self._controllers = Controllers(config.controllers, config.resolved_listeners().between_servers)
         self._link = MetadataLink(
-            self._transport, self._controllers, cluster_id="", on_image=self._on_image, clock=self._clock
+            self._transport,
+            self._controllers,
+            cluster_id="",
+            on_image=self._on_image,
+            clock=self._clock,
+            rng=self._rng,
         )
         self._coordinator: Coordinator | None = None
         self._is_stopped = False
@@ -191,6 +196,7 @@ class CoordinatorServer:
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
             request_timeout_ms=config.broker_session_timeout_ms // REQUESTS_PER_SESSION,
             registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+            rng=self._rng,
         )
 
     def _spawn(self, name: str, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -7,6 +7,7 @@ log of a quorum of three, there would be two clusters with the same id.
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 from klamm.errors import KlammError
@@ -50,7 +51,7 @@ def claim(data_dir: Path, size: ClusterSize) -> str:
         raise KlammError(f"{data_dir} holds a cluster in one process: start it without --controllers and --brokers")
     try:
         if not path.exists():
-            _write(path, {"cluster.id": random_uuid(), "controllers": str(size.controllers)})
+            _write(path, {"cluster.id": random_uuid(random.SystemRandom()), "controllers": str(size.controllers)})
     except OSError as error:
         raise KlammError(f"the data directory {data_dir} cannot be used: {error.strerror}") from error
     properties = read_properties(path)

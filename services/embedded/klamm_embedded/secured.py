@@ -26,6 +26,7 @@ from klamm.security.sasl.scram_keys import ScramMechanism
 from klamm_controller.log.bootstrap import NewUser, remove_bootstrap_records, user_records, write_bootstrap_records
 from klamm_embedded.layout import LOOPBACK, SERVERS_LISTENER
 from klamm_server.config.sasl_settings import PLAIN
+from klamm_server.runtime.disk import Disk
 
 ADMIN: Final = "admin"
 NODE_RENEWED_DAYS: Final = 30
@@ -85,7 +86,7 @@ class SecuredFiles:
         users = [NewUser(ADMIN, mechanism, password, _ITERATIONS) for mechanism in ScramMechanism]
         records = user_records(users)
         for controller in controllers:
-            remove_bootstrap_records(controller)
+            remove_bootstrap_records(Disk(), controller)
             try:
                 write_bootstrap_records(controller, records)
             except KlammError as error:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from klamm.wire.v1.controller_rpc import ADMIN, CONTROLLER
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.server import BrokerServer
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
 from klamm_server.net.listeners import plain_listeners
 from klamm_server.rpc.server import RpcServer
+from klamm_server.runtime.disk import Disk
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from tests.support.broker_harness import MESSAGE_BYTES_MAX, RunningBroker, ScriptedController, StartBroker, serving
 

@@ -14,10 +14,10 @@ import pytest
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm_broker.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from klamm_broker.log.files.disk import Buffer, Disk
 from klamm_broker.log.files.meta_properties import MetaProperties
 from klamm_broker.log.files.partition_metadata import encode_uuid
 from klamm_broker.log.files.storage_failure import LogDirError
+from klamm_server.runtime.disk import Buffer, Disk
 from tests.support.broker_harness import LONG_MS, RunningBroker, ScriptedController, StartBroker, batch
 from tests.support.violation import verdict
 from tests.support.waiting import patience, until

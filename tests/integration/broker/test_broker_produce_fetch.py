@@ -14,7 +14,7 @@ from klamm.errors import ErrorCode
 from klamm.records.decoder import decode_batch
 from klamm.records.header import iter_headers
 from klamm.wire.v1 import broker_pb2 as b
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 from tests.support.broker_harness import StartBroker, batch, fetch_request, produce_request, split_fetch
 
 

@@ -23,12 +23,12 @@ from klamm.errors import KlammError
 from klamm.model import TopicPartition
 from klamm.producer import AsyncProducer
 from klamm.wire.v1.broker_rpc import BROKER
-from klamm_broker.log.files.disk import Buffer, Disk, DiskSpace
 from klamm_broker.server import BrokerServer
 from klamm_controller.config import ControllerConfig
 from klamm_controller.server import ControllerServer
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
+from klamm_server.runtime.disk import Buffer, Disk, DiskSpace
 from tests.support.broker_harness import fetch_request, split_fetch
 from tests.support.coordinator_cluster import HOST, run
 from tests.support.raw_stub import RawStub

@@ -14,10 +14,10 @@ from klamm import Admin, Consumer, NewTopic
 from klamm.model import TopicId, TopicPartition
 from klamm.records import decode_batch, encode_batch, iter_headers
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import DiskFull
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_server.runtime.disk import Disk
 from tests.support.kafka_wire import KafkaWire
 from tests.support.klamm_process import running_cluster
 from tests.support.log_steps import create_log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
 from typing import Any
 
 import pytest
@@ -54,7 +55,11 @@ def test_if_the_controller_times_out_each_requested_item_gets_the_error() -> Non
         server.add_service(ADMIN, UndecidedController())
         port = await server.start("127.0.0.1", 0)
         controller = ActiveController(
-            GrpcTransport(), Controllers([("127.0.0.1", port)]), MetadataWaiters(MetadataImage.empty), SystemClock()
+            GrpcTransport(),
+            Controllers([("127.0.0.1", port)]),
+            MetadataWaiters(MetadataImage.empty),
+            SystemClock(),
+            random.Random(1),
         )
         image = MetadataImage.empty()
         try:
@@ -141,7 +146,9 @@ def test_a_change_is_answered_when_the_brokers_metadata_has_it_or_at_the_timeout
         port = await server.start("127.0.0.1", 0)
         image = MetadataImage.empty()
         waiters = MetadataWaiters(lambda: image)
-        controller = ActiveController(GrpcTransport(), Controllers([("127.0.0.1", port)]), waiters, SystemClock())
+        controller = ActiveController(
+            GrpcTransport(), Controllers([("127.0.0.1", port)]), waiters, SystemClock(), random.Random(1)
+        )
         try:
             answer = asyncio.create_task(created_by(controller, LONG_MS))
             await controller.ask(AdminStub.create_topics, controller_pb2.CreateTopicsRequest(), timeout_ms=LONG_MS)
@@ -176,7 +183,11 @@ def test_reassignments_are_listed_with_any_timeout_in_the_request(timeout_ms: in
         server.add_service(ADMIN, IdleController())
         port = await server.start("127.0.0.1", 0)
         controller = ActiveController(
-            GrpcTransport(), Controllers([("127.0.0.1", port)]), MetadataWaiters(MetadataImage.empty), SystemClock()
+            GrpcTransport(),
+            Controllers([("127.0.0.1", port)]),
+            MetadataWaiters(MetadataImage.empty),
+            SystemClock(),
+            random.Random(1),
         )
         try:
             listed = await ReplicaApis(controller).list_reassignments(
@@ -215,7 +226,11 @@ def test_the_timeout_of_one_client_does_not_end_the_requests_of_others() -> None
         server.add_service(ADMIN, slow)
         port = await server.start("127.0.0.1", 0)
         controller = ActiveController(
-            GrpcTransport(), Controllers([("127.0.0.1", port)]), MetadataWaiters(MetadataImage.empty), SystemClock()
+            GrpcTransport(),
+            Controllers([("127.0.0.1", port)]),
+            MetadataWaiters(MetadataImage.empty),
+            SystemClock(),
+            random.Random(1),
         )
         try:
             names = ["patient-1", "patient-2", "patient-3"]

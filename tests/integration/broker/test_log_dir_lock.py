@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from klamm_broker.log.files.dir_lock import DirectoryLock
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 from tests.support.waiting import patience
 
 
@@ -15,7 +15,7 @@ def test_a_second_process_cannot_lock_a_log_dir_until_the_first_releases_it(tmp_
     script = (
         "import sys\n"
         "from klamm_broker.log.files.dir_lock import DirectoryLock\n"
-        "from klamm_broker.log.files.disk import Disk\n"
+        "from klamm_server.runtime.disk import Disk\n"
         "DirectoryLock(Disk(), sys.argv[1])\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]

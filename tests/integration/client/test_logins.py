@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -131,7 +132,7 @@ class World:
         given |= {name.replace("_", "."): value for name, value in settings.items()}
         given.setdefault("connection.failed.authentication.delay.ms", "0")
         self.clock = ClockAhead()
-        self.logins = Logins({"OUT": ListenerSaslSettings.parse(given)}, self.clock)
+        self.logins = Logins({"OUT": ListenerSaslSettings.parse(given)}, self.clock, random.SystemRandom())
         self.logins.on_image(image(**{USER: PASSWORD}))
         self.broker = BrokerApi()
         self.tls = tls

@@ -280,6 +280,7 @@ def test_metadata_links_miss_no_delta_over_snapshots_trimmed_tails_and_restarts(
                         cluster_id="",
                         on_image=on_image,
                         clock=SystemClock(),
+                        rng=random.Random(1),
                     )
                     task = asyncio.create_task(link.run())
                 for number in range(40):

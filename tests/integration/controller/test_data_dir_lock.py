@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 
 from klamm_controller.log.data_dir import open_data_dir
+from klamm_server.runtime.disk import Disk
 from tests.support.waiting import patience
 
 
 def test_a_second_process_cannot_open_a_data_directory_in_use(tmp_path):
-    holder = open_data_dir(tmp_path, node_id=1, cluster_id="")
+    holder = open_data_dir(tmp_path, node_id=1, cluster_id="", disk=Disk(), rng=random.Random(1))
     script = (
-        "import sys, pathlib\n"
+        "import sys, pathlib, random\n"
         "from klamm.errors import KlammError\n"
         "from klamm_controller.log.data_dir import open_data_dir\n"
+        "from klamm_server.runtime.disk import Disk\n"
         "try:\n"
-        "    open_data_dir(pathlib.Path(sys.argv[1]), node_id=1, cluster_id='')\n"
+        "    path = pathlib.Path(sys.argv[1])\n"
+        "    open_data_dir(path, node_id=1, cluster_id='', disk=Disk(), rng=random.Random(1))\n"
         "except KlammError as error:\n"
         "    print(error)\n"
     )

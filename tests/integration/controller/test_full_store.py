@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from klamm_controller.log.raft_store import DiskFullError, RaftStore
+from klamm_controller.log.database import DiskFullError
+from klamm_controller.log.raft_store import RaftStore
 from klamm_controller.raft.effects import Persist
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import EntryKind, LogEntry, ReplicaKey, SnapshotId, Voter

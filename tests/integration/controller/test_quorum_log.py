@@ -19,8 +19,9 @@ from klamm.wire.v1.metadata_pb2 import (
     ProducerIdsRecord,
 )
 from klamm_controller.log import store_writer
+from klamm_controller.log.database import DiskFullError
 from klamm_controller.log.quorum_log import QuorumLog
-from klamm_controller.log.raft_store import DiskFullError, RaftStore
+from klamm_controller.log.raft_store import RaftStore
 from klamm_controller.log.snapshot import image_of_snapshot
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import ENTRY_OVERHEAD_BYTES, ReplicaKey, Voter

@@ -19,6 +19,7 @@ from klamm_controller.log.bootstrap import read_bootstrap_records
 from klamm_embedded.secured import ADMIN, SecuredFiles, require_not_secured
 from klamm_server.metadata.image import MetadataImage
 from klamm_server.metadata.replay import replay
+from klamm_server.runtime.disk import Disk
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_only_the_owner_may_read_the_security_files(files: SecuredFiles) -> None
 def test_every_controllers_bootstrap_records_have_the_user_of_the_client_files(
     files: SecuredFiles, controllers: list[Path]
 ) -> None:
-    first, second = map(read_bootstrap_records, controllers)
+    first, second = (read_bootstrap_records(Disk(), directory) for directory in controllers)
     assert first == second
     users = replay(MetadataImage.empty(), first, 0).scram_credentials
     assert set(users) == {(ADMIN, mechanism) for mechanism in ScramMechanism}
@@ -100,7 +101,7 @@ def test_an_interrupted_first_start_makes_new_security_files(files: SecuredFiles
     files.directory.rename(files.directory.with_name("security.new"))
     files.prepare(controllers, ["broker.example.com"])
     assert password(files).reveal() != old.reveal()
-    users = replay(MetadataImage.empty(), read_bootstrap_records(controllers[0]), 0).scram_credentials
+    users = replay(MetadataImage.empty(), read_bootstrap_records(Disk(), controllers[0]), 0).scram_credentials
     credential = users[ADMIN, ScramMechanism.SHA_512]
     assert matches(ScramMechanism.SHA_512, password(files), credential)
 

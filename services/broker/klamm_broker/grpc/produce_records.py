@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from time import thread_time
 
 from klamm.acls import ResourceType
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm.quotas import PRODUCER_BYTE_RATE
 from klamm.records import RawRecord
 from klamm.wire.calls import CallContext
@@ -134,8 +134,9 @@ class ProduceRecordsRpc:
         """Prepares records on a thread, and charges the caller for the thread's time."""
 
         def timed() -> tuple[_Prepared, float]:
-            began_s = thread_time()
-            return prepare(), thread_time() - began_s
+            thread_s = PROCESS.get().thread_s
+            began_s = thread_s()
+            return prepare(), thread_s() - began_s
 
         async with self._thread:
             prepared, took_s = await asyncio.to_thread(timed)

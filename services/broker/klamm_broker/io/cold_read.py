@@ -6,8 +6,8 @@ import contextlib
 from collections import deque
 from collections.abc import Sequence
 
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.replica.fetch_reader import LocatedSlice
+from klamm_server.runtime.disk import Disk
 
 
 class ColdRead:

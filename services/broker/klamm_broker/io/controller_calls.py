@@ -23,10 +23,10 @@ RETRY = Backoff(initial_ms=50, max_ms=1_000)
 class ControllerCalls:
     """Makes calls to the active controller, and remembers which controller to try. The owner must call `close`."""
 
-    def __init__(self, transport: Transport, controllers: Controllers, *, timeout_ms: int) -> None:
+    def __init__(self, transport: Transport, controllers: Controllers, *, timeout_ms: int, rng: random.Random) -> None:
         self._channel = ControllerChannel(transport, controllers, CONTROLLER)
         self._timeout_ms = timeout_ms
-        self._retries = ServerRetries("call to the controller", "", RETRY, random.Random())
+        self._retries = ServerRetries("call to the controller", "", RETRY, rng)
 
     async def attempt(self, rpc: Unary[ControllerStub, RequestT, AnswerT], request: RequestT) -> AnswerT | None:
         """Sends a request once. Returns the answer, or None if the call failed or the answer has an error code.

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Iterable
 
 from klamm.errors import KlammError
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
+from klamm_server.runtime.disk import Disk
 
 
 class RecordFile:

@@ -18,12 +18,12 @@ import errno
 import logging
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
+from klamm.process import PROCESS
 from klamm_broker.io.cold_read import ColdRead
 from klamm_broker.io.record_file import RecordFile, close_files
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.replica.fetch_reader import LocatedSlice
+from klamm_server.runtime.disk import Disk
 
 Buffer = bytes | memoryview
 Copy = bytes | bytearray
@@ -49,7 +49,7 @@ class RecordReader:
 
     def __init__(self, disk: Disk, *, thread_count: int) -> None:
         self._disk = disk
-        self._threads = ThreadPoolExecutor(thread_count, thread_name_prefix="cold-reads")
+        self._threads = PROCESS.get().make_executor(thread_count, "cold-reads")
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._can_probe = hasattr(os, "RWF_NOWAIT")
         self._can_lend = self._can_probe and hasattr(os, "sendfile")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
+from klamm.process import PROCESS
 from klamm_broker.io.follow import follow
 from klamm_broker.log.segment.check_budget import LATE_NS, CheckBudget, LongBudget, OverBudgetError
 
@@ -28,8 +28,8 @@ class RecordThread:
     """A thread for usual work, one for long work, and their queues. The owner calls `close` when no more work comes."""
 
     def __init__(self, name: str) -> None:
-        self._usual = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._long = ThreadPoolExecutor(1, thread_name_prefix=f"long-{name}")
+        self._usual = PROCESS.get().make_executor(1, name)
+        self._long = PROCESS.get().make_executor(1, f"long-{name}")
         self._long_budget = LongBudget()
         self._begun: Counter[Hashable] = Counter()
         self._with_long_work: set[Hashable] = set()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+
+from klamm.process import PROCESS
 
 _SLICE_S = 0.05
 """Waits shorter than this are postponed, so that they add up to fewer and longer ones."""
@@ -22,17 +23,17 @@ class Throttle:
         self,
         max_bytes_per_second: float,
         *,
-        monotonic_s: Callable[[], float] = time.monotonic,
-        make_wake: Callable[[], threading.Event] = threading.Event,
+        monotonic_s: Callable[[], float] | None = None,
+        make_wake: Callable[[], threading.Event] | None = None,
     ) -> None:
         """`make_wake` makes the event that waiting calls wait for. Each change of the rate needs a new event."""
         self._bytes_per_s = max_bytes_per_second
         self._lock = threading.Lock()
         self._free_at_s = 0.0
         self._stopped = False
-        self._monotonic_s = monotonic_s
-        self._make_wake = make_wake
-        self._wake = make_wake()
+        self._monotonic_s = monotonic_s or PROCESS.get().elapsed_s
+        self._make_wake = make_wake or PROCESS.get().make_event
+        self._wake = self._make_wake()
 
     def set_rate(self, max_bytes_per_second: float) -> None:
         """Sets the rate. Calls that are waiting return immediately, because they computed their wait from the old

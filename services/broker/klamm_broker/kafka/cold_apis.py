@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import partial
-from time import thread_time
 from typing import Any, Final, TypeVar
 
+from klamm.process import PROCESS
 from klamm_broker.handlers.handlers import Handlers
 from klamm_broker.handlers.list_offsets import LateLookup, ListedOffset
 from klamm_broker.kafka.api import APIS, ApiKey, handlers_of
@@ -176,5 +176,6 @@ class ColdApis:
 
 def _timed(work: Callable[[], ResultT]) -> tuple[ResultT, float]:
     """Returns the result of `work`, and the processor time that it took in seconds."""
-    began_s = thread_time()
-    return work(), thread_time() - began_s
+    thread_s = PROCESS.get().thread_s
+    began_s = thread_s()
+    return work(), thread_s() - began_s

@@ -13,12 +13,12 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, Protocol, TypeVar
 
 from klamm.errors import BrokerError
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm.records.errors import CorruptBatchError
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
@@ -26,12 +26,12 @@ from klamm_broker.io.throttle import Throttle, ThrottleStopped
 from klamm_broker.log.cleaning.cleanable import LogToClean
 from klamm_broker.log.cleaning.log_cleaning import CleaningPlan, CleaningSource, CleaningStats, LogCleaning
 from klamm_broker.log.dirs.log_manager import LogManager
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.topic_configs import MIB
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class LogCleaner:
         self._clock = clock
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second)
         # Each worker has one job at a time, so there are no more threads than workers.
-        self._threads = ThreadPoolExecutor(INT_MAX, thread_name_prefix="log-cleaner")
+        self._threads = PROCESS.get().make_executor(INT_MAX, "log-cleaner")
         self._working: set[int] = set()
         """The numbers of the running workers."""
         self._reconfigured = asyncio.Event()

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from klamm.errors import BrokerError, ErrorCode, KlammError
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.log.dirs.log_deletion import DeletionJob
 from klamm_broker.log.dirs.log_manager import LogManager
@@ -58,7 +58,7 @@ class LogDirMoves:
         self._retire = retire
         self._backoff_ms = backoff_ms
         self._clock = clock
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-dir-moves")
+        self._thread = PROCESS.get().make_executor(1, "log-dir-moves")
         self._one_at_a_time = asyncio.Lock()
         self._bell = asyncio.Event()
         self._tasks: dict[TopicPartition, asyncio.Task[None]] = {}

@@ -11,11 +11,11 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from klamm.errors import BrokerError
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir
 from klamm_broker.log.partition.partition_log import PartitionLog
@@ -57,7 +57,7 @@ class LogMaintenance:
         self._replicas = replicas
         self._clock = clock
         self._on_disk_full = on_disk_full
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-maintenance")
+        self._thread = PROCESS.get().make_executor(1, "log-maintenance")
         self._producer_id_expiration_ms = config.producer_id_expiration_ms
         self._deletions: list[tuple[int, int, PendingDeletion]] = []
         self._deletion_count = 0

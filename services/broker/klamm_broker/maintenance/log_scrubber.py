@@ -20,13 +20,13 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from klamm.errors import BrokerError
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm.records.errors import CorruptBatchError
 from klamm_broker.io import metrics
 from klamm_broker.io.replica_records import ReplicaUnreachable
@@ -34,7 +34,6 @@ from klamm_broker.io.throttle import Throttle, ThrottleStopped
 from klamm_broker.log.cleaning.log_cleaning import CleaningSource
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.log.files.checkpoints import CheckpointError
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir, is_disk_full
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
@@ -48,6 +47,7 @@ from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.resignations import ReplicaKey
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -131,7 +131,7 @@ class LogScrubber:
         self._disk = disk
         self._clock = clock
         self._throttle = Throttle(config.log_scrub_bytes_per_second)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-scrubber")
+        self._thread = PROCESS.get().make_executor(1, "log-scrubber")
         self._wake = asyncio.Event()
         self._image_bell = asyncio.Event()
         self._stored: dict[LogDir, dict[TopicPartition, LogState]] = {}

@@ -12,7 +12,6 @@ from typing import Any
 
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.log.dirs.log_manager import LogManager
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.maintenance.held_retention import HeldRetention, OffsetSource
@@ -25,6 +24,7 @@ from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.config_defs import effective_topic_configs
 from klamm_server.metrics.process_metrics import watch_disk
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.disk import Disk
 
 
 class Storage:

@@ -21,11 +21,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicId, TopicPartition
+from klamm.process import PROCESS
 from klamm.wire.v1.metadata_pb2 import CONFIG_RESOURCE_TYPE_BROKER, CONFIG_RESOURCE_TYPE_TOPIC
 from klamm_broker.io import metrics
 from klamm_broker.log.dirs.log_creation import NewLog
@@ -80,7 +80,7 @@ class MetadataPublisher:
         self._refused_backoff_ms = refused_backoff_ms
         self._on_applied = on_applied
         self._clock = clock
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metadata-publisher")
+        self._thread = PROCESS.get().make_executor(1, "metadata-publisher")
         self._one_at_a_time = asyncio.Lock()
         self._refused: set[TopicPartition] = set()
         """Replicas without a log, because the disk was full."""

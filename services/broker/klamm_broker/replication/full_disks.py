@@ -16,11 +16,11 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from klamm_broker.log.files.disk import Disk, DiskSpace
 from klamm_broker.log.files.storage_failure import LogDir, is_disk_full
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_broker.replication.resignation_sender import ResignationSender
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.disk import Disk, DiskSpace
 
 log = logging.getLogger(__name__)
 

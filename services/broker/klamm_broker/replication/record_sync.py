@@ -10,11 +10,11 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from klamm.errors import BrokerError
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm_broker.log.dirs.log_manager import LogManager
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir
 from klamm_broker.log.partition.log_flush import FlushJob
@@ -40,7 +40,7 @@ class RecordSyncs:
         self._logs = logs
         self._on_synced = on_synced
         self._on_disk_full = on_disk_full
-        self._threads = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="record-sync")
+        self._threads = PROCESS.get().make_executor(SYNC_THREADS, "record-sync")
         self._running: set[TopicPartition] = set()
         self._is_closed = False
 

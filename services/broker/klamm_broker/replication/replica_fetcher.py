@@ -113,6 +113,7 @@ class ReplicaFetcher:
         backoff_ms: int,
         receive_max_bytes: int,
         clock: Clock,
+        rng: random.Random,
     ) -> None:
         self._broker_id = broker_id
         self._leader = leader
@@ -123,8 +124,9 @@ class ReplicaFetcher:
         self._transport = transport
         self._options = replace(SERVERS, receive_max_bytes=receive_max_bytes)
         self._clock = clock
+        self._rng = rng
         reconnect = Backoff(initial_ms=min(RECONNECT_MS, backoff_ms), max_ms=backoff_ms)
-        self._retries = ServerRetries("replica fetch stream", f"leader {leader}", reconnect, random.Random())
+        self._retries = ServerRetries("replica fetch stream", f"leader {leader}", reconnect, rng)
         self._partitions: dict[PartitionKey, Partition] = {}
         self._held: dict[PartitionKey, Partition] = {}
         """The partitions that the quota holds: they are followed, but not in the session."""
@@ -231,7 +233,7 @@ class ReplicaFetcher:
             await self._channel.close()
         self._dialled, self._channel = listener, None
         if listener is not None:
-            self._channel = RecordChannel(listener.listener, self._dialler.dial, random.Random(), connections_max=1)
+            self._channel = RecordChannel(listener.listener, self._dialler.dial, self._rng, connections_max=1)
 
     async def _one_stream(self) -> str | None:
         """Opens a stream and exchanges messages until it ends. Returns the reason why it ended, or None if the next one

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Coroutine, Iterable
 from itertools import count
 from typing import Any
@@ -20,7 +21,6 @@ from klamm_broker.io.controller_calls import ControllerCalls
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.log.dirs.log_manager import LogManager
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.follower_partition import FollowerUpdate
@@ -46,6 +46,7 @@ from klamm_server.metadata.entities import server_address
 from klamm_server.net.listeners import SecurityProtocol, find
 from klamm_server.rpc.controllers import Controllers
 from klamm_server.runtime.clock import Clock
+from klamm_server.runtime.disk import Disk
 from klamm_server.runtime.faults import watch
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Replication:
         records: RecordReader,
         memory: RequestMemory,
         clock: Clock,
+        rng: random.Random,
         followers_listener: str,
     ) -> None:
         """`followers_listener` is the name of the Kafka listener at which brokers fetch, or "" if they use only
@@ -87,28 +89,31 @@ class Replication:
         self._logs = logs
         self._broker_epoch = broker_epoch
         self._clock = clock
+        self._rng = rng
         self._sessions = SessionWatch()
         self.readers = ReaderWatch()
         """Finds the fetch sessions of consumers that a change affects."""
         self.followers = FollowerStreams(self.replicas, self._sessions, memory, clock)
         """Answers the fetches of followers. Positions wait until the metadata make this broker the leader."""
         self.servicer = ReplicaFetchRpc(self.followers, records, memory)
-        self._calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+
+        def make_calls() -> ControllerCalls:
+            return ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2, rng=rng)
+
+        self._calls = make_calls()
         self._changes = AlterPartitionSender(
             self.replicas, self._calls, broker_id=config.node_id, broker_epoch=broker_epoch
         )
-        self._offline_calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+        self._offline_calls = make_calls()
         self._offline = OfflineReplicaReporter(self._offline_calls, broker_id=config.node_id, broker_epoch=broker_epoch)
-        self._resignation_calls = ControllerCalls(
-            transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2
-        )
+        self._resignation_calls = make_calls()
         self.resignations = ResignationSender(
             self._resignation_calls,
             broker_id=config.node_id,
             broker_epoch=broker_epoch,
             image=lambda: self.replicas.image,
         )
-        self._log_calls = ControllerCalls(transport, controllers, timeout_ms=config.broker_session_timeout_ms // 2)
+        self._log_calls = make_calls()
         self._leaderless = ReplicaLogReporter(
             self._log_calls,
             broker_id=config.node_id,
@@ -293,6 +298,7 @@ class Replication:
             receive_max_bytes=max(config.replica_fetch_response_max_bytes, config.socket_request_max_bytes)
             + ANSWER_OVERHEAD_BYTES,
             clock=self._clock,
+            rng=self._rng,
         )
 
     # Metrics

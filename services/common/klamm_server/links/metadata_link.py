@@ -52,14 +52,14 @@ class MetadataLink:
         cluster_id: str,
         on_image: OnImage,
         clock: Clock,
-        rng: random.Random | None = None,
+        rng: random.Random,
         reconnect: Backoff = RECONNECT,
     ) -> None:
         self._channel = ControllerChannel(transport, controllers, CONTROLLER)
         self._cluster_id = cluster_id
         self._on_image = on_image
         self._clock = clock
-        self._retries = ServerRetries("metadata stream", "", reconnect, rng or random.Random())
+        self._retries = ServerRetries("metadata stream", "", reconnect, rng)
         self._image = MetadataImage.empty()
         self._waiters: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[MetadataImage]]] = []
 

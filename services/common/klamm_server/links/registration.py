@@ -188,7 +188,7 @@ class Registration:
         heartbeat_interval_ms: int,
         request_timeout_ms: int,
         registration_timeout_ms: int,
-        rng: random.Random | None = None,
+        rng: random.Random,
     ) -> None:
         self._registrant = registrant
         self._controllers = controllers
@@ -198,7 +198,7 @@ class Registration:
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._request_timeout_ms = request_timeout_ms
         self._registration_timeout_ms = registration_timeout_ms
-        self._retries = ServerRetries("registration", str(registrant), RETRY, rng or random.Random())
+        self._retries = ServerRetries("registration", str(registrant), RETRY, rng)
         self._why = ""
         """The reason why the last call had no answer or was refused."""
         self._hurry = asyncio.Event()

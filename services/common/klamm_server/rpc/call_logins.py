@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
@@ -123,7 +122,7 @@ class CallLogins:
                 f"mechanism {request.mechanism[:100]!r} is not enabled, expected one of {', '.join(reply.mechanisms)}"
             )
             return SaslHandshakeResponse(error_code=reply.code, error_message=told, mechanisms=reply.mechanisms)
-        handshake_id, peer = secrets.token_bytes(_ID_BYTES), context.peer()
+        handshake_id, peer = self._logins.users.rng.randbytes(_ID_BYTES), context.peer()
         now_ms = self._clock.monotonic_ms()
         self._under_way.begin(handshake_id, login, peer=peer, address=network_of(host_of(peer)), now_ms=now_ms)
         return SaslHandshakeResponse(mechanisms=reply.mechanisms, handshake_id=handshake_id)
@@ -151,7 +150,7 @@ class CallLogins:
         )
 
     def _begin_session(self, login: _OneLogin) -> bytes:
-        token = secrets.token_bytes(_TOKEN_BYTES)
+        token = self._logins.users.rng.randbytes(_TOKEN_BYTES)
         self._sessions.begin(f"{SCHEME} {base64.b64encode(token).decode()}", login.begun_session())
         return token
 

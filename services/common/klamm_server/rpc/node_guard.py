@@ -5,10 +5,10 @@ Somebody may have stolen the key of another server. So the guard logs refusals, 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+from klamm.process import PROCESS
 from klamm.rpc.status import CallFailed
 from klamm.wire.service import Method
 from klamm_server.net.wrong_protocol import WrongProtocolLog
@@ -35,9 +35,7 @@ class NodeGuard:
         self._principals = principals
         self._principal_of = principal_of
         self._auditor = auditor
-        self._wrong_protocols = WrongProtocolLog(
-            log, "the listener between servers", lambda: int(time.monotonic() * 1000)
-        )
+        self._wrong_protocols = WrongProtocolLog(log, "the listener between servers", PROCESS.get().monotonic_ms)
 
     def guarded(self, method: Method, answer: Answer) -> Answer:
         """Returns `answer` with a check before it. A call on behalf of another node raises

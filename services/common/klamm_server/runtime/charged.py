@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator
-from time import perf_counter
 from typing import Any, TypeVar
+
+from klamm.process import PROCESS
 
 T = TypeVar("T")
 
@@ -17,23 +18,24 @@ async def charged(work: Coroutine[Any, Any, T], charge: Callable[[float], None])
 
 @types.coroutine
 def _in_charged_steps(work: Coroutine[Any, Any, T], charge: Callable[[float], None]) -> Generator[Any, Any, T]:
-    began_s = perf_counter()
+    elapsed_s = PROCESS.get().elapsed_s
+    began_s = elapsed_s()
     try:
         waited = work.send(None)
         while True:
-            charge(perf_counter() - began_s)
+            charge(elapsed_s() - began_s)
             try:
                 sent = yield waited
             except GeneratorExit:
                 work.close()
                 raise
             except BaseException as error:  # noqa: BLE001 - every exception is passed to the coroutine
-                began_s = perf_counter()
+                began_s = elapsed_s()
                 waited = work.throw(error)
             else:
-                began_s = perf_counter()
+                began_s = elapsed_s()
                 waited = work.send(sent)
     except StopIteration as end:
-        charge(perf_counter() - began_s)
+        charge(elapsed_s() - began_s)
         answer: T = end.value
         return answer

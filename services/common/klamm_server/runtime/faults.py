@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 from typing import NoReturn
+
+from klamm.process import PROCESS
 
 log = logging.getLogger(__name__)
 
@@ -17,9 +17,7 @@ EXIT_STATUS = 70
 def fatal(story: str, error: BaseException | None = None) -> NoReturn:
     """Logs the error and ends the process at once, because a clean-up might persist the damage."""
     log.critical("fatal: %s", story, exc_info=error)
-    logging.shutdown()
-    sys.stderr.flush()
-    os._exit(EXIT_STATUS)
+    PROCESS.get().exit(EXIT_STATUS)
 
 
 def require_assertions() -> None:

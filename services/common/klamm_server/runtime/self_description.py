@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 import resource
-import time
 
+from klamm.process import PROCESS
 from klamm.version import __version__
 from klamm.wire.calls import CallContext
 from klamm.wire.v1.common_pb2 import DescribeServerRequest, DescribeServerResponse
@@ -22,7 +22,7 @@ class ServerServicer:
         return DescribeServerResponse(
             version=__version__,
             python_version=platform.python_version(),
-            time_ms=time.time_ns() // 1_000_000,
+            time_ms=PROCESS.get().wall_ms(),
             open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             has_authorizer=self.has_authorizer,
             is_migrating=self._is_migrating,

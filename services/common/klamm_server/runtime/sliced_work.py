@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable
-from time import perf_counter
 from typing import Any, Final, TypeVar
+
+from klamm.process import PROCESS
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -24,8 +25,8 @@ ITEMS_PER_TURN: Final = 500
 class SlicedWork:
     """Runs long work of one server. Callers call `begin`, and if that returns None, `finish`."""
 
-    def __init__(self, clock_s: Callable[[], float] = perf_counter) -> None:
-        self._clock_s = clock_s
+    def __init__(self, clock_s: Callable[[], float] | None = None) -> None:
+        self._clock_s = clock_s or PROCESS.get().elapsed_s
         self._turn = asyncio.Lock()
         """Held by the work that may run the next slice. It wakes those that wait in their order."""
 

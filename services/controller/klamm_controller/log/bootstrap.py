@@ -20,6 +20,7 @@ from klamm.secret import Secret
 from klamm.security.sasl.scram_keys import ScramMechanism, credential_of, salted_password
 from klamm.wire.v1.metadata_pb2 import ClusterSecretRecord, MetadataBatch, MetadataRecord
 from klamm_server.metadata.image_records import credential_record
+from klamm_server.runtime.disk import Disk
 
 _FILE: Final = "bootstrap.records"
 _TEMPORARY: Final = f"{_FILE}.tmp"
@@ -72,12 +73,12 @@ def check_empty(directory: Path) -> None:
         raise KlammError(f"the directory {directory} is not empty: it has {', '.join(found[:3])}")
 
 
-def read_bootstrap_records(directory: Path) -> tuple[MetadataRecord, ...]:
+def read_bootstrap_records(disk: Disk, directory: Path) -> tuple[MetadataRecord, ...]:
     """Returns the bootstrap records in the directory, or an empty tuple if there is no file. Raises KlammError if it
     cannot be read."""
     path = directory / _FILE
     try:
-        return tuple(MetadataBatch.FromString(path.read_bytes()).records)
+        return tuple(MetadataBatch.FromString(disk.read_file(str(path))).records)
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -91,6 +92,6 @@ def has_bootstrap_records(directory: Path) -> bool:
     return (directory / _FILE).exists()
 
 
-def remove_bootstrap_records(directory: Path) -> None:
+def remove_bootstrap_records(disk: Disk, directory: Path) -> None:
     """Removes the file of bootstrap records, if there is one."""
-    (directory / _FILE).unlink(missing_ok=True)
+    disk.remove([str(directory / _FILE)])

@@ -13,14 +13,14 @@ A new directory is formatted once. A rename creates the complete `meta.propertie
 from __future__ import annotations
 
 import base64
-import fcntl
 import os
+import random
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from klamm.errors import KlammError
+from klamm_server.runtime.disk import Disk
 
 _LOCK = ".lock"
 _META = "meta.properties"
@@ -28,13 +28,14 @@ _STORE = "metadata.db"
 _VERSION = "1"
 
 
-def random_uuid() -> str:
+def random_uuid(rng: random.Random) -> str:
     """Returns a random UUID in URL-safe base64 without padding: 22 characters, like Kafka's `kafka-storage
     random-uuid`.
 
     The UUID never begins with '-', because a command line would take it for an option."""
     while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        drawn = uuid.UUID(bytes=rng.randbytes(16), version=4)
+        text = base64.urlsafe_b64encode(drawn.bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
             return text
 
@@ -45,7 +46,9 @@ class DataDir:
 
     path: Path
     cluster_id: str
-    lock: TextIO
+    disk: Disk
+    lock: int
+    """The descriptor of the locked file."""
 
     @property
     def store_path(self) -> Path:
@@ -54,41 +57,41 @@ class DataDir:
 
     def close(self) -> None:
         """Unlocks the directory, so that another process can open it."""
-        self.lock.close()
+        self.disk.close(self.lock)
 
 
-def open_data_dir(path: Path, *, node_id: int, cluster_id: str) -> DataDir:
+def open_data_dir(path: Path, *, node_id: int, cluster_id: str, disk: Disk, rng: random.Random) -> DataDir:
     """Locks the directory. Formats it if it is new, with `cluster_id`, or with a random id if `cluster_id` is empty.
 
     Raises KlammError with a one-line message if another process has the directory or if it cannot be written. Raises it
     also if the directory belongs to another node or cluster."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = (path / _LOCK).open("a")
+        disk.make_directory(str(path))
+        lock = disk.open(str(path / _LOCK), os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise KlammError(f"the data directory {path} cannot be used: {error.strerror}") from error
     try:
-        _lock(lock, path)
-        meta = _read_meta(path / _META)
+        _lock(disk, lock, path)
+        meta = _read_meta(disk, path / _META)
         if meta is None:
-            meta = _format(path, node_id, cluster_id or random_uuid())
+            meta = _format(disk, path, node_id, cluster_id or random_uuid(rng))
         _check(path, meta, node_id, cluster_id)
-        return DataDir(path=path, cluster_id=meta["cluster.id"], lock=lock)
+        return DataDir(path=path, cluster_id=meta["cluster.id"], disk=disk, lock=lock)
     except BaseException:
-        lock.close()
+        disk.close(lock)
         raise
 
 
-def _lock(lock: TextIO, path: Path) -> None:
+def _lock(disk: Disk, lock: int, path: Path) -> None:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        disk.lock(lock)
     except OSError as error:
         raise KlammError(f"the data directory {path} is in use by another process") from error
 
 
-def _read_meta(path: Path) -> dict[str, str] | None:
+def _read_meta(disk: Disk, path: Path) -> dict[str, str] | None:
     try:
-        text = path.read_text()
+        text = disk.read_file(str(path)).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -108,26 +111,12 @@ def _check(path: Path, meta: dict[str, str], node_id: int, cluster_id: str) -> N
             )
 
 
-def _format(path: Path, node_id: int, cluster_id: str) -> dict[str, str]:
-    if (path / _STORE).exists():
+def _format(disk: Disk, path: Path, node_id: int, cluster_id: str) -> dict[str, str]:
+    if disk.exists(str(path / _STORE)):
         raise KlammError(f"{path} has a metadata log but no {_META}, so its cluster and node are unknown")
     meta = {"version": _VERSION, "cluster.id": cluster_id, "node.id": str(node_id)}
-    temporary = path / (_META + ".tmp")
     try:
-        with temporary.open("w") as file:
-            file.writelines(f"{key}={value}\n" for key, value in meta.items())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path / _META)
-        _sync_directory(path)
+        disk.write_atomically(str(path / _META), "".join(f"{key}={value}\n" for key, value in meta.items()).encode())
     except OSError as error:
         raise KlammError(f"the data directory {path} cannot be formatted: {error.strerror}") from error
     return meta
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

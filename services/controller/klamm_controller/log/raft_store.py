@@ -1,31 +1,27 @@
-"""Stores a replica's log, hard state and snapshots in one RocksDB. Every call blocks.
+"""Stores a replica's log, hard state and snapshots in one database. Every call blocks.
 
 After `write` or `name_snapshot` has returned, its data survives a crash of the machine. Each call is atomic. The key
 `snapshot` names the newest complete snapshot. The parts of a snapshot that is being saved or received are in the store
 too, but nothing names them until it is complete.
 
-After a crash, RocksDB drops the incomplete end of its write-ahead log, which has only unacknowledged writes. Any other
-inconsistency is damage to acknowledged data, such as a wrong checksum, a gap between entries, or a snapshot without its
-end. The store then refuses to open.
+A crash loses only unacknowledged writes. Any other inconsistency is damage to acknowledged data, such as a wrong
+checksum, a gap between entries, or a snapshot without its end. The store then refuses to open.
 
 The store has the directory id (KIP-853), so that a node with an empty disk is a different replica. Kafka has the id in
 `meta.properties`. Here, one write stores the format and the id, so a lost log always loses its id too. A store of
 format 2 was made before directories had ids. Its id is empty, as in the voter sets of that version.
-
-RocksDB's buffers and caches are small, because the log has only a few MiB.
 """
 
 from __future__ import annotations
 
-import contextlib
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocksdict import AccessType, BlockBasedOptions, Cache, DBRecoveryMode, Options, Rdict
-
 from klamm.errors import KlammError
 from klamm_controller.log.data_dir import random_uuid
+from klamm_controller.log.database import OpenDatabase, WriteBatch
 from klamm_controller.log.entry_codec import (
     ENTRY,
     ENTRY_END,
@@ -44,7 +40,7 @@ from klamm_controller.log.entry_codec import (
     snapshot_position,
     unseal,
 )
-from klamm_controller.log.store_batch import NO_SPACE, StoreBatch
+from klamm_controller.log.rocks_database import RocksDatabase
 from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
 from klamm_controller.raft.membership import VoterSet
 from klamm_controller.raft.messages import LogEntry, ReplicaKey, SnapshotId
@@ -58,12 +54,6 @@ _HARD_STATE_KEY = META + b"hard-state"
 _BOOTSTRAP_KEY = META + b"bootstrap-voters"
 _SNAPSHOT_KEY = META + b"snapshot"
 
-_WRITE_BUFFER_BYTES = 1 << 20
-_BLOCK_CACHE_BYTES = 1 << 20
-_WAL_BYTES_MAX = 4 << 20
-_OPEN_FILES_MAX = 32
-_INFO_LOG_BYTES_MAX = 256 << 10
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Snapshot:
@@ -74,24 +64,21 @@ class _Snapshot:
     size_bytes: int
 
 
-class DiskFullError(KlammError):
-    """Raised if a write found no disk space. Nothing of this write counts as stored, and the caller may retry it."""
-
-
 class RaftStore:
     """An open store. It is not thread-safe: only one caller may use it at a time, from any thread.
 
-    Writes raise DiskFullError if there is no space. All other errors are RocksDB's own."""
+    Writes raise DiskFullError if there is no space. All other errors are the database's own."""
 
-    def __init__(self, path: Path) -> None:
-        """Opens or creates the database, and deletes the parts of incomplete snapshots.
+    def __init__(
+        self, path: Path, open_database: OpenDatabase = RocksDatabase, rng: random.Random | None = None
+    ) -> None:
+        """Opens or creates the store, and deletes the parts of incomplete snapshots. `rng` makes the id of a new
+        directory.
 
         Raises CorruptLogError or KlammError with a one-line reason."""
         self._path = path
-        try:
-            self._db = self._open()
-        except Exception as error:
-            raise _opening_error(path, error) from error
+        self._rng = rng or random.SystemRandom()
+        self._db = open_database(path)
         try:
             self.directory_id = self._check_format()
             """The random id of the store's directory (KIP-853), or empty text for a store of format 2."""
@@ -103,11 +90,6 @@ class RaftStore:
         except BaseException:
             self._db.close()
             raise
-
-    def _open(self) -> Rdict:
-        db = Rdict(str(self._path), options=_options())
-        self._failed = False
-        return db
 
     def bootstrap_voters(self) -> VoterSet | None:
         """Returns the voters with which the log begins, or None if the log has not begun. Raises CorruptLogError."""
@@ -148,7 +130,7 @@ class RaftStore:
 
     def write(self, persists: Sequence[Persist]) -> None:
         """Makes the writes durable in order, either all or none."""
-        batch = StoreBatch()
+        batch = WriteBatch()
         snapshot = self._snapshot
         for persist in persists:
             if persist.hard_state is not None:
@@ -161,17 +143,17 @@ class RaftStore:
                 batch.put(*encode_entry(entry))
             if persist.log_start_index is not None:
                 batch.delete_range(ENTRY, entry_key(persist.log_start_index))
-        self._write(batch)
+        self._db.write(batch)
         self._snapshot = snapshot
 
     def write_snapshot_part(self, snapshot: SnapshotId, position: int, data: bytes) -> None:
         """Writes a part of a snapshot that this replica makes. The part is durable only after `name_snapshot`."""
-        batch = StoreBatch()
+        batch = WriteBatch()
         if position == 0:
             batch.delete_range(snapshot_key(snapshot, 0), snapshot_key_end(snapshot))
         key = snapshot_key(snapshot, position)
         batch.put(key, seal(key, data))
-        self._write(batch, sync=False)
+        self._db.write(batch, sync=False)
 
     def name_snapshot(self, snapshot: SnapshotId, voters: VoterSet, size_bytes: int) -> None:
         """Makes a snapshot durable after all its parts were written. It replaces the previous snapshot.
@@ -181,9 +163,9 @@ class RaftStore:
         if self._snapshot is not None and self._snapshot.id.end_index >= snapshot.end_index:
             return
         stored = _Snapshot(id=snapshot, voters=voters, size_bytes=size_bytes)
-        batch = StoreBatch()
+        batch = WriteBatch()
         _put_name(batch, stored)
-        self._write(batch)
+        self._db.write(batch)
         self._snapshot = stored
 
     def read_snapshot(self, snapshot: SnapshotId) -> Iterator[bytes]:
@@ -204,54 +186,19 @@ class RaftStore:
         stored = self._snapshot
         if stored is None or stored.id != snapshot or not 0 <= position <= stored.size_bytes:
             return None
-        key, value = next(iter(self._db.items(backwards=True, from_key=snapshot_key(snapshot, position))))
+        key, value = next(iter(self._db.items(snapshot_key(snapshot, position), backwards=True)))
         skipped = position - snapshot_position(key)
         data = unseal(key, value)[skipped : skipped + max_bytes]
         return data, position + len(data) == stored.size_bytes
 
     def close(self) -> None:
-        """Closes the database. Data are durable before this, so a failure to close loses nothing."""
-        if not self._failed:
-            self._db.close()
-            return
-        with contextlib.suppress(Exception):
-            # A close flushes first, and would block on the flush that found no space.
-            self._db.cancel_all_background(False)
-            self._db.close()
-
-    def _write(self, batch: StoreBatch, *, sync: bool = True) -> None:
-        """Writes the batch, and waits for the disk if `sync` is set. Raises DiskFullError if there is no space.
-
-        `batch.write` holds the interpreter's lock but only writes to the page cache. `flush_wal` waits for the disk and
-        releases the lock. A synchronous `batch.write` would block the event loop while the disk is busy."""
-        try:
-            if self._failed:
-                self._reopen()
-            batch.write(self._db)
-            if sync:
-                self._db.flush_wal(True)
-        except Exception as error:
-            if NO_SPACE not in str(error):
-                raise
-            self._failed = True
-            raise DiskFullError(f"the metadata log in {self._path} has no space: {error}") from error
-
-    def _reopen(self) -> None:
-        """Opens the database again, because RocksDB refuses all writes after a failed one.
-
-        This happens before the next write and not right after the failure. Closing may take RocksDB a second, and the
-        report of the full disk must not wait for it."""
-        self.close()
-        try:
-            self._db = self._open()
-        except Exception:
-            self._db = Rdict(str(self._path), options=_options(), access_type=AccessType.read_only())
-            raise
+        """Closes the store. Data are durable before this, so a failure to close loses nothing."""
+        self._db.close()
 
     def _put(self, key: bytes, value: bytes) -> None:
-        batch = StoreBatch()
+        batch = WriteBatch()
         batch.put(key, value)
-        self._write(batch)
+        self._db.write(batch)
 
     def _check_format(self) -> str:
         """Checks the format of the store, or formats a new store. Returns the directory id."""
@@ -271,11 +218,11 @@ class RaftStore:
         return str(decode_meta(_DIRECTORY_ID_KEY, value)["directory_id"])
 
     def _format(self) -> str:
-        directory_id = random_uuid()
-        batch = StoreBatch()
+        directory_id = random_uuid(self._rng)
+        batch = WriteBatch()
         batch.put(_DIRECTORY_ID_KEY, encode_meta(_DIRECTORY_ID_KEY, {"directory_id": directory_id}))
         batch.put(_FORMAT_KEY, FORMAT_VERSION)
-        self._write(batch)
+        self._db.write(batch)
         return directory_id
 
     def read_hard_state(self) -> HardState:
@@ -299,13 +246,13 @@ class RaftStore:
         )
 
     def _drop_unfinished_snapshots(self) -> None:
-        batch = StoreBatch()
+        batch = WriteBatch()
         if self._snapshot is None:
             batch.delete_range(SNAPSHOT, SNAPSHOT_END)
         else:
             batch.delete_range(SNAPSHOT, snapshot_key(self._snapshot.id, 0))
             batch.delete_range(snapshot_key_end(self._snapshot.id), SNAPSHOT_END)
-        self._write(batch)
+        self._db.write(batch)
 
     def _check_snapshot(self) -> None:
         if self._snapshot is None:
@@ -333,7 +280,7 @@ class RaftStore:
             raise CorruptLogError(f"the entry at index {expected_index} is missing, which is the last one")
 
     def _scan(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self._db.items(from_key=begin):
+        for key, value in self._db.items(begin):
             if key >= end:
                 return
             yield key, value
@@ -342,7 +289,7 @@ class RaftStore:
         return CorruptLogError(f"the metadata log in {self._path} is damaged: {problem}")
 
 
-def _put_chunk(batch: StoreBatch, chunk: WriteSnapshotChunk) -> _Snapshot | None:
+def _put_chunk(batch: WriteBatch, chunk: WriteSnapshotChunk) -> _Snapshot | None:
     """Adds a received part of a snapshot to `batch`. Returns the snapshot once its last part is added, or else None."""
     if chunk.position == 0:
         batch.delete_range(snapshot_key(chunk.snapshot, 0), snapshot_key_end(chunk.snapshot))
@@ -364,7 +311,7 @@ def _encode_hard_state(state: HardState) -> bytes:
     return encode_meta(_HARD_STATE_KEY, {"term": state.term, "voted_for": voted_for})
 
 
-def _put_name(batch: StoreBatch, snapshot: _Snapshot) -> None:
+def _put_name(batch: WriteBatch, snapshot: _Snapshot) -> None:
     """Adds to `batch` the name of the newest snapshot, and the deletion of all earlier snapshots."""
     batch.delete_range(SNAPSHOT, snapshot_key(snapshot.id, 0))
     fields = {
@@ -374,32 +321,3 @@ def _put_name(batch: StoreBatch, snapshot: _Snapshot) -> None:
         "size_bytes": snapshot.size_bytes,
     }
     batch.put(_SNAPSHOT_KEY, encode_meta(_SNAPSHOT_KEY, fields))
-
-
-def _opening_error(path: Path, error: Exception) -> KlammError:
-    """Returns the error to raise when the store cannot be opened. rocksdict raises a bare Exception, whose text begins
-    with RocksDB's status."""
-    text = str(error)
-    if text.startswith("Corruption"):
-        return CorruptLogError(f"the metadata log in {path} is damaged: {text}")
-    return KlammError(f"cannot open the metadata log in {path}: {text}")
-
-
-def _options() -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_paranoid_checks(True)
-    # An incomplete record at the very end is a write that was never acknowledged. Any other damage must be reported.
-    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
-    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
-    options.set_max_write_buffer_number(2)
-    options.set_max_total_wal_size(_WAL_BYTES_MAX)
-    options.set_max_open_files(_OPEN_FILES_MAX)
-    options.set_max_background_jobs(2)
-    options.set_keep_log_file_num(1)
-    options.set_max_log_file_size(_INFO_LOG_BYTES_MAX)
-    options.set_stats_dump_period_sec(0)
-    table = BlockBasedOptions()
-    table.set_block_cache(Cache(_BLOCK_CACHE_BYTES))
-    options.set_block_based_table_factory(table)
-    return options

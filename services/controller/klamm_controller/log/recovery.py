@@ -6,6 +6,7 @@ quorum confirms them.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,11 +15,14 @@ from klamm.wire.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from klamm_controller.config import ControllerConfig
 from klamm_controller.log.bootstrap import read_bootstrap_records
 from klamm_controller.log.data_dir import DataDir, open_data_dir
+from klamm_controller.log.database import OpenDatabase
 from klamm_controller.log.raft_store import RaftStore
+from klamm_controller.log.rocks_database import RocksDatabase
 from klamm_controller.log.snapshot import image_of_snapshot
 from klamm_controller.raft.messages import EntryKind, LogEntry
 from klamm_controller.raft.raft_log import START, StoredState
 from klamm_server.metadata.image import MetadataImage
+from klamm_server.runtime.disk import Disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +39,26 @@ class Recovered:
     """The records with which a new log begins, besides the cluster's id."""
 
 
-def recover(config: ControllerConfig) -> Recovered:
-    """Opens the data directory and reads the log. Raises KlammError with a one-line message, and then leaves nothing
-    open."""
-    data_dir = open_data_dir(config.data_path, node_id=config.node_id, cluster_id=config.cluster_id)
+def recover(
+    config: ControllerConfig,
+    *,
+    disk: Disk | None = None,
+    open_database: OpenDatabase = RocksDatabase,
+    rng: random.Random | None = None,
+) -> Recovered:
+    """Opens the data directory and reads the log. `rng` makes the ids of a new directory.
+
+    Raises KlammError with a one-line message, and then leaves nothing open."""
+    disk, rng = disk or Disk(), rng or random.SystemRandom()
+    data_dir = open_data_dir(config.data_path, node_id=config.node_id, cluster_id=config.cluster_id, disk=disk, rng=rng)
     try:
-        store = RaftStore(data_dir.store_path)
+        store = RaftStore(data_dir.store_path, open_database, rng)
     except BaseException:
         data_dir.close()
         raise
     try:
         stored = None if store.bootstrap_voters() is None else store.load()
-        bootstrap_records = read_bootstrap_records(data_dir.path)
+        bootstrap_records = read_bootstrap_records(disk, data_dir.path)
         image = MetadataImage.empty()
         if stored is not None and stored.snapshot != START:
             image = image_of_snapshot(store.read_snapshot(stored.snapshot))

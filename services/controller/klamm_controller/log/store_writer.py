@@ -15,14 +15,15 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
+from klamm.process import PROCESS
+from klamm_controller.log.database import DiskFullError
 from klamm_controller.log.raft_metrics import WRITE_SECONDS
-from klamm_controller.log.raft_store import DiskFullError, RaftStore
+from klamm_controller.log.raft_store import RaftStore
 from klamm_controller.raft.effects import Persist
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class StoreWriter:
         self._line: deque[Persist | _Job] = deque()
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-log")
+        self._thread = PROCESS.get().make_executor(1, "metadata-log")
 
     def write(self, persist: Persist) -> None:
         """Queues a write. `on_persisted` is called once it is durable."""

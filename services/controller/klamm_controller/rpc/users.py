@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 from typing import Final
 
 from klamm.wire.calls import CallContext
@@ -21,13 +21,14 @@ SECRET_BYTES: Final = 32
 class UsersRpcs:
     """Answers AlterUserScramCredentials and DescribeUserScramCredentials."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, rng: random.Random) -> None:
         self._gateway = gateway
+        self._rng = rng
 
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest, context: CallContext
     ) -> AlterUserScramCredentialsResponse:
-        new_secret = os.urandom(SECRET_BYTES)
+        new_secret = self._rng.randbytes(SECRET_BYTES)
         decided = self._gateway.controller.submit(
             "AlterUserScramCredentials",
             lambda image: handle_alter_user_scram_credentials(request, image, new_secret),

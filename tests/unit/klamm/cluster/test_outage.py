@@ -6,8 +6,8 @@ from klamm.cluster.outage import Outage
 
 
 def test_an_outage_is_a_warning_at_its_beginning_and_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    times_s = iter((100.0, 101.0, 159.0, 160.0, 161.0, 219.0, 220.0, 221.0, 222.0))
-    outage = Outage("c", ["a:1", "b:2"], lambda: next(times_s))
+    times_ms = iter((100_000, 101_000, 159_000, 160_000, 161_000, 219_000, 220_000, 221_000, 222_000))
+    outage = Outage("c", ["a:1", "b:2"], lambda: next(times_ms))
     for _ in range(7):
         outage.note("Connection refused")
     outage.end()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +21,6 @@ from klamm.cluster.metadata import ClusterView, Node
 from klamm.cluster.record_calls import RecordCalls
 from klamm.errors import EXCEPTIONS, BrokerError, ErrorCode
 from klamm.model import TopicPartition
-from klamm.producer import sender as sender_module
 from klamm.producer.accumulator import Accumulator, PartitionQueue
 from klamm.producer.config import ProducerConfig
 from klamm.producer.interceptors import InterceptorChain
@@ -34,6 +33,7 @@ from klamm.wire.framed import decode_framed, split_records
 from klamm.wire.v1 import broker_pb2
 from klamm_broker.log.producers.producer_state import ProducerStates
 from tests.support.loop_time import LoopClock, run_without_waiting
+from tests.support.processes import clocks
 
 RECORDS = 150
 PARTITIONS = 2
@@ -272,9 +272,10 @@ def violations(brokers: Brokers, outcomes: Outcomes) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def _time_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def _time_of_the_loop() -> Iterator[None]:
     """Lets the sender read the time of its event loop, so that a test does not have to wait for it."""
-    monkeypatch.setattr(sender_module, "monotonic_ms", CLOCK.monotonic_ms)
+    with clocks(monotonic_ms=CLOCK.monotonic_ms):
+        yield
 
 
 @pytest.mark.parametrize("seed", SEEDS)

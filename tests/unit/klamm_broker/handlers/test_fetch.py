@@ -14,13 +14,13 @@ from klamm.records.encoder import encode_batch
 from klamm_broker.handlers.fetch import FetchHandler, FetchQuery
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.request_memory import RequestMemory
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.fetch_reader import FetchCursor, LocatedFetch, PartitionAnswer, ReaderTerms
 from klamm_broker.replica.reader_watch import ReaderContext, WatchedReader
 from klamm_server.metadata.acl_index import AclIndex
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 from klamm_server.security.acls.authorizer import StandardAuthorizer
 from klamm_server.security.session import CALLER, Session
 from tests.support.callers import ALICE, HOST, allow, index_of

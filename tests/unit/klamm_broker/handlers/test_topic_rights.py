@@ -16,11 +16,11 @@ from klamm_broker.handlers.late_checks import LateChecks
 from klamm_broker.handlers.produce import ACKS_ALL, PartitionRecords, Produce, ProduceHandler
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.request_memory import RequestMemory
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_broker.replica.fetch_reader import FetchCursor, ReaderTerms
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 from klamm_server.runtime.waiting import Waiting
 from klamm_server.security.audit.decisions import SessionAudit
 from klamm_server.security.session import CALLER

@@ -16,11 +16,11 @@ import pytest
 
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.record_reader import COPIED_BYTES_MAX, FILE_BYTES_MIN, RecordReader
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir, LogDirFailure
 from klamm_broker.log.partition.log_segments import LocatedRecords
 from klamm_broker.log.segment.segment_files import FileSlice
 from klamm_broker.replica.fetch_reader import LocatedSlice
+from klamm_server.runtime.disk import Disk
 from tests.support.waiting import settle
 
 CONTENT = random.Random(5).randbytes(10 * FILE_BYTES_MIN)

@@ -16,7 +16,6 @@ from prometheus_client import generate_latest
 from klamm.model import TopicId, TopicPartition
 from klamm.records import decode_batch, encode_batch, iter_headers
 from klamm_broker.io.throttle import Throttle, ThrottleStopped
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
@@ -26,6 +25,7 @@ from klamm_server.config.server_config import load
 from klamm_server.config.topic_configs import MIB
 from klamm_server.metrics.prometheus import registry
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 from tests.support.log_steps import create_log, open_logs
 from tests.support.waiting import until
 

@@ -17,7 +17,6 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm_broker.io.record_reader import RecordReader
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import ClientAppend
@@ -29,6 +28,7 @@ from klamm_broker.replica.partition import Partition
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.metadata.entities import PartitionImage
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 from tests.support.log_steps import create_log, open_logs
 from tests.support.waiting import until
 

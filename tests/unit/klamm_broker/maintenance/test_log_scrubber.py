@@ -16,7 +16,6 @@ import pytest
 from klamm.model import TopicId, TopicPartition
 from klamm.records.encoder import encode_batch
 from klamm_broker.io.replica_records import ReplicaUnreachable
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
@@ -29,6 +28,7 @@ from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.metadata.entities import PartitionImage
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 from tests.support.log_steps import create_log, delete_log, open_logs
 from tests.support.waiting import until
 

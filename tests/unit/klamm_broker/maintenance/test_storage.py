@@ -12,13 +12,13 @@ import pytest
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.log.dirs.log_directories import stored_cluster_id
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDirError
 from klamm_broker.maintenance.storage import Storage
 from klamm_broker.replica.replica_manager import ReplicaManager
 from klamm_server.config.broker_configs import BrokerConfig
 from klamm_server.config.server_config import load
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 
 
 class Broker:

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from klamm.model import TopicId, TopicPartition
-from klamm_broker.log.files.disk import Disk, DiskSpace
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.replication.full_disks import (
     ALLOCATED_MAX_BYTES,
@@ -21,6 +20,7 @@ from klamm_broker.replication.full_disks import (
     enough_bytes,
 )
 from klamm_broker.replication.resignation_sender import ResignationSender
+from klamm_server.runtime.disk import Disk, DiskSpace
 
 TOPIC_ID = TopicId(uuid.UUID(int=7))
 GIB = 1 << 30

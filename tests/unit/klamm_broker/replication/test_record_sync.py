@@ -11,8 +11,8 @@ from pathlib import Path
 from klamm.errors import ErrorCode
 from klamm.records.encoder import encode_batch
 from klamm_broker.handlers.produce import ACKS_ALL, Produced
-from klamm_broker.log.files.disk import Disk
 from klamm_server.metadata.entities import PartitionImage
+from klamm_server.runtime.disk import Disk
 from klamm_server.runtime.waiting import Waiting
 from tests.support.led_partition import OTHER, THIS, LedPartition, led_by
 from tests.support.waiting import patience, until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +81,7 @@ class Fetching:
             backoff_ms=1_000,
             receive_max_bytes=1_000,
             clock=SystemClock(),
+            rng=random.Random(1),
         )
         self.made.append(fetcher)
         return fetcher

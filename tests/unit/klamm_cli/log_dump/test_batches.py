@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from klamm.records import CompressionType, ControlRecordType, encode_batch, end_transaction_marker
-from klamm_broker.log.files.disk import Disk
 from klamm_cli.log_dump.batches import dump_log
 from klamm_cli.log_dump.decoders import decode_offsets, raw
 from klamm_cli.log_dump.line import LineKind
+from klamm_server.runtime.disk import Disk
 
 
 def batch(base_offset, *values, **fields):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from klamm.records import ControlRecordType, encode_batch, end_transaction_marker
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.offset_index import OffsetIndex
 from klamm_broker.log.segment.time_index import TimeIndex
 from klamm_broker.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 from klamm_cli.log_dump.indexes import dump_offset_index, dump_time_index, dump_transaction_index
+from klamm_server.runtime.disk import Disk
 
 BATCHES = [encode_batch([(1_000 * n, None, b"x", ())] * 2, base_offset=2 * n) for n in range(1, 5)]
 STARTS = [sum(map(len, BATCHES[:n])) for n in range(4)]

@@ -11,7 +11,9 @@ from klamm_controller.log.bootstrap import (
     remove_bootstrap_records,
     write_bootstrap_records,
 )
+from klamm_server.runtime.disk import Disk
 
+DISK = Disk()
 RECORDS = (
     MetadataRecord(cluster_secret=ClusterSecretRecord(secret=b"s")),
     MetadataRecord(user_scram_credential=UserScramCredentialRecord(name="admin", mechanism=1)),
@@ -21,10 +23,10 @@ RECORDS = (
 def test_bootstrap_records_are_read_until_they_are_removed(tmp_path):
     directory = tmp_path / "some" / "controller"
     write_bootstrap_records(directory, RECORDS)
-    assert read_bootstrap_records(directory) == RECORDS
-    remove_bootstrap_records(directory)
-    remove_bootstrap_records(directory)
-    assert read_bootstrap_records(directory) == ()
+    assert read_bootstrap_records(DISK, directory) == RECORDS
+    remove_bootstrap_records(DISK, directory)
+    remove_bootstrap_records(DISK, directory)
+    assert read_bootstrap_records(DISK, directory) == ()
     assert list(directory.iterdir()) == []
 
 
@@ -39,7 +41,7 @@ def test_bootstrap_records_can_be_written_to_an_existing_empty_directory(tmp_pat
     (tmp_path / ".lock").touch()
     (tmp_path / "bootstrap.records.tmp").write_text("of a command that was killed")
     write_bootstrap_records(tmp_path, RECORDS)
-    assert read_bootstrap_records(tmp_path) == RECORDS
+    assert read_bootstrap_records(DISK, tmp_path) == RECORDS
 
 
 @pytest.mark.parametrize("name", ["meta.properties", "metadata.db", "bootstrap.records"])
@@ -59,4 +61,4 @@ def test_bootstrap_records_below_a_file_are_refused(tmp_path):
 def test_a_damaged_bootstrap_file_is_refused(tmp_path):
     (tmp_path / "bootstrap.records").write_bytes(b"\xff\xff\xff")
     with pytest.raises(KlammError, match="is damaged"):
-        read_bootstrap_records(tmp_path)
+        read_bootstrap_records(DISK, tmp_path)

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
 import base64
+import random
 
 import pytest
 
 from klamm.errors import KlammError
 from klamm_controller.log.data_dir import open_data_dir, random_uuid
+from klamm_server.runtime.disk import Disk
 
 
 def opened(path, node_id=1, cluster_id=""):
-    data_dir = open_data_dir(path, node_id=node_id, cluster_id=cluster_id)
+    data_dir = open_data_dir(path, node_id=node_id, cluster_id=cluster_id, disk=Disk(), rng=random.SystemRandom())
     data_dir.close()
     return data_dir
 
 
 def test_a_random_uuid_has_kafkas_form():
-    ids = {random_uuid() for _ in range(500)}
+    rng = random.Random(1)
+    ids = {random_uuid(rng) for _ in range(500)}
     assert len(ids) == 500
     for cluster_id in ids:
         assert len(cluster_id) == 22

@@ -7,8 +7,9 @@ import pytest
 from rocksdict import Options, Rdict
 
 from klamm.errors import KlammError
+from klamm_controller.log.database import DiskFullError
 from klamm_controller.log.entry_codec import CorruptLogError, entry_key, snapshot_key
-from klamm_controller.log.raft_store import DiskFullError, RaftStore
+from klamm_controller.log.raft_store import RaftStore
 from klamm_controller.log.snapshot_saving import SnapshotSaving
 from klamm_controller.raft.effects import HardState, Persist, WriteSnapshotChunk
 from klamm_controller.raft.membership import VoterSet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
@@ -72,7 +73,7 @@ class World:
             "connection.failed.authentication.delay.ms": "0",
             "sasl.server.max.receive.size": str(MAX_BYTES),
         }
-        self.users = Users(SystemClock())
+        self.users = Users(SystemClock(), random.SystemRandom())
         self.set_password(PASSWORD)
         self.calls = CallLogins(ListenerLogins("OUT", ListenerSaslSettings.parse(settings), self.users))
 

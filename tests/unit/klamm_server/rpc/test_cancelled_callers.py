@@ -242,19 +242,20 @@ async def fetch_from_leader(transport: Transport) -> None:
         backoff_ms=10,
         receive_max_bytes=1_000,
         clock=SystemClock(),
+        rng=random.Random(1),
     )
     await fetcher.run()
 
 
 async def call_controller(transport: Transport) -> None:
-    calls = ControllerCalls(transport, Controllers(CONTROLLERS), timeout_ms=LONG_MS)
+    calls = ControllerCalls(transport, Controllers(CONTROLLERS), timeout_ms=LONG_MS, rng=random.Random(1))
     while await calls.attempt(ControllerStub.alter_partition, AlterPartitionRequest()) is None:
         pass
 
 
 async def forward_to_controller(transport: Transport) -> None:
     controller = ActiveController(
-        transport, Controllers(CONTROLLERS), MetadataWaiters(MetadataImage.empty), SystemClock()
+        transport, Controllers(CONTROLLERS), MetadataWaiters(MetadataImage.empty), SystemClock(), random.Random(1)
     )
     await controller.ask(AdminStub.create_topics, CreateTopicsRequest(), timeout_ms=LONG_MS)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from klamm_server.runtime import charged as module
 from klamm_server.runtime.charged import charged
+from tests.support.processes import clocks
 
 
-def test_the_steps_of_a_coroutine_are_charged_but_not_its_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_steps_of_a_coroutine_are_charged_but_not_its_waits() -> None:
     now_s = 0.0
 
     def work_for(seconds: float) -> None:
@@ -39,8 +39,8 @@ def test_the_steps_of_a_coroutine_are_charged_but_not_its_waits(monkeypatch: pyt
         assert await charged(work(), charges.append) == "done"
 
     charges: list[float] = []
-    monkeypatch.setattr(module, "perf_counter", lambda: now_s)
-    asyncio.run(scenario())
+    with clocks(elapsed_s=lambda: now_s):
+        asyncio.run(scenario())
     assert charges == [1, 2, 4]
 
 

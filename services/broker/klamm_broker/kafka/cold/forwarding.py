@@ -119,11 +119,18 @@ class Coordinators:
 class ActiveController:
     """Forwards requests to the Admin API of the active controller. The owner must call `close`."""
 
-    def __init__(self, transport: Transport, controllers: Controllers, metadata: MetadataWaiters, clock: Clock) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        controllers: Controllers,
+        metadata: MetadataWaiters,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
         self._channel = ControllerChannel(transport, controllers, ADMIN)
         self._metadata = metadata
         self._clock = clock
-        self._rng = random.Random()
+        self._rng = rng
 
     async def ask(self, rpc: Unary[AdminStub, RequestT, AnswerT], request: RequestT, *, timeout_ms: int) -> AnswerT:
         """Returns the active controller's answer. Raises BrokerError if the whole answer is an error. After

@@ -25,10 +25,10 @@ import logging
 import ssl
 import struct
 from collections.abc import Callable, Coroutine
-from time import perf_counter
 from typing import Any, Protocol
 
 from klamm.errors import KlammError
+from klamm.process import PROCESS
 from klamm_broker.io.record_file import RecordFile, close_files
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.codec.wire import Part
@@ -133,6 +133,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._owner = owner
         self._memory = owner.memory
         self._turns = owner.turns
+        self._elapsed_s = PROCESS.get().elapsed_s
         self._held = HeldMemory(owner.memory)
         self._frames = FrameBuffer()
         self._transport: Any = None
@@ -441,9 +442,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     async def _handle_async(self, request: Request) -> None:
         """Handles the request as soon as there is memory for it."""
-        began_s = perf_counter()
+        began_s = self._elapsed_s()
         await self._held.wait_hold_frame(len(request.frame))
-        self.queued_s = perf_counter() - began_s
+        self.queued_s = self._elapsed_s() - began_s
         answer = self._owner.handle(self, request)
         if isinstance(answer, Waiting):
             answer = await answer
@@ -455,7 +456,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     async def _answer(self, request: Request, body: Answer) -> None:
         """Sends an answer, and returns when the client has received nearly all of it. Until then, the parts that are
         not in files count as held memory."""
-        began_s = perf_counter()
+        began_s = self._elapsed_s()
         if body is not None:
             size = sum(map(len, body))
             file_bytes = sum(len(part) for part in body if isinstance(part, RecordFile))
@@ -473,7 +474,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             finally:
                 self._memory.give_back(size - file_bytes)
                 close_files(body)
-        self._owner.on_sent(self, request, perf_counter() - began_s)
+        self._owner.on_sent(self, request, self._elapsed_s() - began_s)
         self._frames.drop_frame(len(request.frame))
         self._held.release_frame()
         if self._ends_after_answer:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from time import perf_counter
+
+from klamm.process import PROCESS
 
 TURN_MAX_S = 0.02
 
@@ -31,8 +32,8 @@ class ConnectionFairness:
     """Shares the turns of the event loop among connections. A connection with work to do calls `may_begin`, and if
     refused, `wait`."""
 
-    def __init__(self, clock_s: Callable[[], float] = perf_counter) -> None:
-        self._clock_s = clock_s
+    def __init__(self, clock_s: Callable[[], float] | None = None) -> None:
+        self._clock_s = clock_s or PROCESS.get().elapsed_s
         self._end_s = 0.0
         """The time when the clients' share of this turn ends, or 0 before the first call in the turn."""
         self._waiting: deque[DelayedTurn] = deque()

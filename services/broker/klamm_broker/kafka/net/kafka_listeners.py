@@ -70,6 +70,7 @@ class KafkaListeners:
         image: Callable[[], MetadataImage],
         nodes: BrokerNodes,
         clock: Clock,
+        rng: random.Random,
         tls: ListenersTls | None = None,
         logins: Logins | None = None,
         gate: Gate | None = None,
@@ -78,12 +79,12 @@ class KafkaListeners:
     ) -> None:
         self._listeners = config.resolved_listeners()
         self._coordinators = Coordinators(transport, image, config.resolved_listeners().between_servers)
-        self._controller = ActiveController(transport, controllers, metadata, clock)
+        self._controller = ActiveController(transport, controllers, metadata, clock, rng)
         sessions = FetchSessions(
             readers,
             slots=config.max_incremental_fetch_session_cache_slots,
             eviction_ms=config.min_incremental_fetch_session_eviction_ms,
-            rng=random.Random(),
+            rng=rng,
             shares=ByteShares(
                 config.fetch_session_max_bytes or usable_memory_bytes() // FETCH_SESSIONS_PART,
                 "fetch.session.max.bytes",

@@ -7,10 +7,10 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from time import perf_counter
 from typing import Final
 
 from klamm.ordered_set import OrderedSet
+from klamm.process import PROCESS
 from klamm.quotas import CONNECTION_CREATION_RATE
 from klamm.setting import INT_MAX
 from klamm_broker.io import metrics
@@ -121,6 +121,7 @@ class KafkaListener:
         self._rates = ConnectionRates(self._quotas, pace or ConnectionPace(INT_MAX, WindowSpan()))
         self._idle_max_ms = idle_max_ms
         self._clock = clock
+        self._elapsed_s = PROCESS.get().elapsed_s
         self._connections: OrderedSet[KafkaConnection] = OrderedSet()
         self._arrived: dict[KafkaConnection, tuple[int, int]] = {}
         """The state at the last call of `cut_stalled_frames`: for each connection, its last request and the bytes of
@@ -265,7 +266,7 @@ class KafkaListener:
             request = self._charged(connection, request)
         if request.api_key is ApiKey.KLAMM_REPLICA_FETCH:
             request = request._replace(connection=connection)
-        began_s = perf_counter()
+        began_s = self._elapsed_s()
         handle = self._handle
         if connection.login is not None:
             handle = connection.login.handler_of(request) or handle
@@ -276,7 +277,7 @@ class KafkaListener:
             if session.audit is not None:
                 CALL.set(Call(request.api_key.name, request.client_id, self._name))
             answer = called_by(session, handle, request)
-        took_s = perf_counter() - began_s
+        took_s = self._elapsed_s() - began_s
         times.local.observe(took_s)
         if request.throttle is not None:
             request.throttle.charge_time(took_s)
@@ -319,7 +320,7 @@ class KafkaListener:
     def on_sent(self, connection: KafkaConnection, request: Request, send_s: float) -> None:
         times = self._times_of(request.api_key)
         times.send.observe(send_s)
-        times.total.observe(perf_counter() - connection.began_s)
+        times.total.observe(self._elapsed_s() - connection.began_s)
 
     def _admit(self, peer: str) -> int | None:
         """Returns the delay of a new connection in milliseconds, or None if there is no room for it."""

@@ -37,7 +37,6 @@ from klamm_broker.log.cleaning.cleanable import group_by_size
 from klamm_broker.log.cleaning.cleaned_transactions import AbortedRanges, MarkerNeeds
 from klamm_broker.log.cleaning.large_batch import LargeBatch
 from klamm_broker.log.cleaning.offset_map import OffsetMap
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import NO_LIMIT_MS, LogConfig
 from klamm_broker.log.segment.batch_scan import scan_batches, scan_headers
 from klamm_broker.log.segment.check_budget import WHOLE_BYTES_MAX
@@ -47,6 +46,7 @@ from klamm_broker.log.segment.segment_files import CLEANED_SUFFIX
 from klamm_broker.log.segment.segment_swap import make_durable
 from klamm_broker.log.segment.time_index import latest_timestamp_ms
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
+from klamm_server.runtime.disk import Disk
 
 
 class CleaningSource(NamedTuple):

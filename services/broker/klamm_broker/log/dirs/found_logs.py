@@ -11,11 +11,11 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from klamm.errors import BrokerError
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm_broker.log.dirs.directory_names import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -35,12 +35,12 @@ from klamm_broker.log.files.checkpoints import (
     read_offsets,
 )
 from klamm_broker.log.files.clean_shutdown import take_clean_shutdown
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.partition_metadata import read_topic_id
 from klamm_broker.log.files.storage_failure import LogDirError
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
+from klamm_server.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class FoundLogs:
     def load(self, topic_config: Callable[[str], LogConfig], *, threads: int) -> None:
         """Loads all logs, with `threads` threads. Blocks. Raises LogDirError if a partition is found in two
         directories."""
-        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as executor:
+        with PROCESS.get().make_executor(threads, "log-recovery") as executor:
             loading = []
             for directory in self._directories.online():
                 for topic_partition, path in self._find_partitions(directory):

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from klamm.model import TopicPartition
 from klamm_broker.log.dirs.hosted_logs import HostedLogs
 from klamm_broker.log.dirs.log_directories import LogDirectories, LogDirectory
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.log_checkpoint import CheckpointJob, HighWatermarkJob
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_server.runtime.disk import Disk
 
 
 class LogCheckpoints:

@@ -15,19 +15,19 @@ A crash at any moment leaves one of three states of a partition: nothing, a dire
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicId, TopicPartition
+from klamm.process import PROCESS
 from klamm_broker.log.dirs.hosted_logs import HostedLogs
 from klamm_broker.log.dirs.log_directories import LogDirectories
 from klamm_broker.log.dirs.log_opener import LogOpener
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.partition_metadata import write_topic_id
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_server.runtime.disk import Disk
 
 THREADS_MAX = 8
 """How many threads wait for the disk at the same time."""
@@ -55,7 +55,7 @@ class CreationJob:
     def run(self) -> list[PartitionLog | BrokerError]:
         """Creates the `logs`. Returns for each one the log or its error: a LogDirFailure, which also takes the
         directory offline, or a DiskFull."""
-        with ThreadPoolExecutor(min(THREADS_MAX, len(self.logs)), thread_name_prefix="log-creation") as executor:
+        with PROCESS.get().make_executor(min(THREADS_MAX, len(self.logs)), "log-creation") as executor:
             outcomes = list(executor.map(self._create, self.logs))
         try:
             self.disk.fsync_directory(self.log_dir.path)

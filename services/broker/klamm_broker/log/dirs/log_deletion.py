@@ -25,11 +25,11 @@ from klamm_broker.log.dirs.directory_names import DELETE_SUFFIX, unique_name
 from klamm_broker.log.dirs.hosted_logs import HostedLogs
 from klamm_broker.log.dirs.log_checkpoints import LogCheckpoints
 from klamm_broker.log.dirs.log_directories import LogDirectories
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.log_checkpoint import CheckpointJob
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
+from klamm_server.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 

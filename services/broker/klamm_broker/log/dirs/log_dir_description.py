@@ -10,8 +10,8 @@ from typing import NamedTuple
 from klamm.errors import ErrorCode
 from klamm_broker.log.dirs.hosted_logs import HostedLogs
 from klamm_broker.log.dirs.log_directories import LogDirectory
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_server.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.log.files.dir_lock import DirectoryLock
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.log_checkpoint import CheckpointOrder
 from klamm_broker.log.files.meta_properties import (
     META_PROPERTIES_FILE,
@@ -26,6 +25,7 @@ from klamm_broker.log.files.meta_properties import (
 )
 from klamm_broker.log.files.partition_metadata import encode_uuid
 from klamm_broker.log.files.storage_failure import LogDir, LogDirError
+from klamm_server.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -27,12 +27,12 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from klamm.errors import BrokerError, KlammError
 from klamm.model import TopicPartition
+from klamm.process import PROCESS
 from klamm_broker.log.dirs.found_logs import FoundLogs
 from klamm_broker.log.dirs.hosted_logs import HostedLogs
 from klamm_broker.log.dirs.log_checkpoints import LogCheckpoints
@@ -43,7 +43,6 @@ from klamm_broker.log.dirs.log_directories import LogDirectories, LogDirectory
 from klamm_broker.log.dirs.log_move import LogMoves
 from klamm_broker.log.dirs.log_opener import LogOpener
 from klamm_broker.log.files.clean_shutdown import write_clean_shutdown
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.meta_properties import decode_uuids
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.log_flush import FlushJob
@@ -52,6 +51,7 @@ from klamm_broker.log.partition.pending_deletion import PendingDeletion
 from klamm_broker.log.producers.producer_state import DEFAULT_IDS_MAX
 from klamm_broker.log.segment.segment_pool import SegmentPool
 from klamm_server.config.broker_configs import BrokerConfig
+from klamm_server.runtime.disk import Disk
 
 CLOSING_THREADS = 8
 """How many logs wait for the disk at the same time while they are closed. A file system commits all waiting writes
@@ -199,7 +199,7 @@ class LogManager:
 
     def _close(self, directory: LogDirectory, broker_epoch: int) -> None:
         log_dir = directory.log_dir
-        with ThreadPoolExecutor(self._closing_threads, thread_name_prefix="log-closing") as executor:
+        with PROCESS.get().make_executor(self._closing_threads, "log-closing") as executor:
             for _ in executor.map(PartitionLog.close, self.hosted.in_dir(log_dir)):
                 pass
         self.checkpoints.plan_of(log_dir).run()

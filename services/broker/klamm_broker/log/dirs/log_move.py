@@ -30,12 +30,12 @@ from klamm_broker.log.dirs.log_creation import NewLog
 from klamm_broker.log.dirs.log_deletion import DoomedLog, LogDeletion
 from klamm_broker.log.dirs.log_directories import LogDirectories
 from klamm_broker.log.dirs.log_opener import LogOpener
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.log_checkpoint import CheckpointJob
 from klamm_broker.log.files.partition_metadata import decode_uuid, encode_uuid, write_topic_id
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.partition.pending_deletion import PendingDeletion
+from klamm_server.runtime.disk import Disk
 
 REPLACES_FILE = "replaces.metadata"
 

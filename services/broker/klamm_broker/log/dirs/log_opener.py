@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 from klamm.model import TopicId, TopicPartition
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.log_loader import LoadContext, load_partition
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.segment.segment_pool import SegmentPool
+from klamm_server.runtime.disk import Disk
 
 
 class LogOpener:

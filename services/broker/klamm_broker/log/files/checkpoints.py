@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from klamm.errors import KlammError
 from klamm.model import TopicPartition
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH = -1

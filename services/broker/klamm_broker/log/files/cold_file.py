@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 BLOCK_BYTES = 1024 * 1024
 """The bytes of one read, a multiple of every page size."""

@@ -6,11 +6,10 @@ The kernel drops this advisory lock when the process ends in any way. The file i
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDirError
+from klamm_server.runtime.disk import Disk
 
 LOCK_FILE = ".lock"
 
@@ -23,7 +22,7 @@ class DirectoryLock:
         self._disk = disk
         self._fd = disk.open(f"{log_dir}/{LOCK_FILE}", os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            disk.lock(self._fd)
         except OSError as error:
             disk.close(self._fd)
             if error.errno not in (errno.EAGAIN, errno.EACCES):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from klamm.model import NO_LEADER_EPOCH
 from klamm_broker.log.files.checkpoints import CheckpointError, decode_checkpoint, encode_checkpoint
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 UNDEFINED_OFFSET = -1

@@ -19,8 +19,8 @@ from klamm_broker.log.files.checkpoints import (
     RECOVERY_POINT_FILE,
     write_offsets,
 )
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
+from klamm_server.runtime.disk import Disk
 
 
 class CheckpointOrder:

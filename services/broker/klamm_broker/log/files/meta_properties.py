@@ -24,9 +24,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from klamm.setting import split_list
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.partition_metadata import decode_uuid, encode_uuid
 from klamm_broker.log.files.storage_failure import LogDirError
+from klamm_server.runtime.disk import Disk
 
 META_PROPERTIES_FILE = "meta.properties"
 

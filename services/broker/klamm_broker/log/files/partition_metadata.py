@@ -16,7 +16,7 @@ import uuid
 
 from klamm.errors import KlammError
 from klamm.model import TopicId
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 PARTITION_METADATA_FILE = "partition.metadata"
 

@@ -18,9 +18,9 @@ import os
 import re
 
 from klamm.records.errors import CorruptBatchError
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.batch_scan import scan_headers
 from klamm_broker.log.segment.segment_files import LOG_SUFFIX, SEGMENT_SUFFIXES
+from klamm_server.runtime.disk import Disk
 
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.\w+)?\Z")
 _REMOVED_SUFFIXES = (".deleted", ".cleaned", ".tmp")

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from klamm.model import TopicPartition
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.leader_epochs import EpochEntry, LeaderEpochCache, LeaderEpochFile
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.partition.log_segments import LogSegments
 from klamm_broker.log.segment.segment import Segment
+from klamm_server.runtime.disk import Disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

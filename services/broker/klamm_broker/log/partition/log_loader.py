@@ -24,7 +24,6 @@ from itertools import pairwise
 
 from klamm.records.header import BatchHeader
 from klamm_broker.log.files.checkpoints import CheckpointError
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache, LeaderEpochFile
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.leftovers import sweep_leftovers
@@ -32,6 +31,7 @@ from klamm_broker.log.partition.partition_log import LoadedLog
 from klamm_broker.log.producers.log_producers import LogProducers
 from klamm_broker.log.producers.producer_state import DEFAULT_IDS_MAX
 from klamm_broker.log.segment.segment import Segment, roll_jitter_ms
+from klamm_server.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from typing import NamedTuple, TypeVar
 from klamm.errors import ErrorCode
 from klamm.model import TopicPartition
 from klamm_broker.log.cleaning.log_cleaning import CleaningSource
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.producers.log_producers import LogProducers
@@ -28,6 +27,7 @@ from klamm_broker.log.segment.segment_files import FileSlice
 from klamm_broker.log.segment.segment_pool import SegmentPool
 from klamm_broker.log.segment.segment_state import SegmentState
 from klamm_broker.log.segment.segment_swap import take_place
+from klamm_server.runtime.disk import Disk
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

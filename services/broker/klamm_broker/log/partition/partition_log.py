@@ -36,7 +36,6 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm.records.control import ControlRecordType, end_transaction_marker
 from klamm.records.header import BatchHeader, Buffer, read_header, validate_batch
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.leader_epochs import LeaderEpochCache, LeaderEpochFile
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir
 from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
@@ -68,6 +67,7 @@ from klamm_broker.log.segment.segment import Segment
 from klamm_broker.log.segment.segment_pool import SegmentPool
 from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
+from klamm_server.runtime.disk import Disk
 
 _OutOfOrderSequenceNumberError = EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 

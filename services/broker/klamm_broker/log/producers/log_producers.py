@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 
 from klamm.records.control import ControlRecord
 from klamm.records.header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.producers.open_transactions import aborted_by
 from klamm_broker.log.producers.producer_recovery import reload_producers
 from klamm_broker.log.producers.producer_snapshot import ProducerSnapshots
@@ -27,6 +26,7 @@ from klamm_broker.log.producers.verification import VerificationGuard, Verificat
 from klamm_broker.log.segment.record_set import CheckedBatch, marker_of
 from klamm_broker.log.segment.segment import Segment
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
+from klamm_server.runtime.disk import Disk
 
 
 class LogProducers:

@@ -13,13 +13,12 @@ because an aborted transaction may have begun in an earlier one.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
 
+from klamm.process import PROCESS
 from klamm.records.control import ControlRecord
 from klamm.records.errors import CorruptBatchError
 from klamm.records.header import BatchHeader
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.producers.open_transactions import aborted_by
 from klamm_broker.log.producers.producer_snapshot import ProducerSnapshots
 from klamm_broker.log.producers.producer_state import ProducerStates
@@ -27,6 +26,7 @@ from klamm_broker.log.segment.offset_index import CorruptIndexError
 from klamm_broker.log.segment.record_set import marker_of
 from klamm_broker.log.segment.segment import Segment
 from klamm_broker.log.segment.segment_files import FileSlice
+from klamm_server.runtime.disk import Disk
 
 SLOW_MS = 1_000
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def reload_producers(
 
     Reads the segments that reach beyond the latest snapshot or lack their transaction index. Closes them again unless
     they were open. Without a snapshot, reads the whole log. A damaged segment counts up to its damage."""
-    started = time.monotonic()
+    started_ms = PROCESS.get().monotonic_ms()
     end_offset = segments[-1].next_offset
     snapshots.truncate_to(end_offset)
     snapshots.retain([segment.base_offset for segment in segments])
@@ -56,7 +56,7 @@ def reload_producers(
             if segment.base_offset > position:
                 snapshots.write(segment.base_offset, states)
             _replay(states, segment, position, disk)
-    took_ms = int((time.monotonic() - started) * 1000)
+    took_ms = PROCESS.get().monotonic_ms() - started_ms
     if took_ms >= SLOW_MS:
         directory = segments[0].files.directory
         logger.info(

@@ -30,9 +30,9 @@ from collections.abc import Collection, Iterable
 from klamm.checksum import crc32c
 from klamm.errors import KlammError
 from klamm.records.header import NO_SEQUENCE, SEQUENCE_MAX
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import is_disk_full
 from klamm_broker.log.producers.producer_state import NO_OFFSET, ProducerRow, ProducerStates, Run
+from klamm_server.runtime.disk import Disk
 
 SNAPSHOT_SUFFIX = ".snapshot"
 VERSION = 1

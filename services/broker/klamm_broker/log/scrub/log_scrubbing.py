@@ -12,7 +12,6 @@ from klamm.model import TopicPartition
 from klamm.records.header import BatchHeader
 from klamm_broker.log.cleaning.log_cleaning import CleaningSource, Pacer
 from klamm_broker.log.files.cold_file import ColdFile, read_cold
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.leader_epochs import EpochEntry
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.scrub.segment_check import BatchRules, IndexFiles, SegmentBounds, SegmentVerdict, check_segment
@@ -24,6 +23,7 @@ from klamm_broker.log.segment.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_path,
 )
+from klamm_server.runtime.disk import Disk
 
 BATCH_COST_BYTES = 2048
 """The throttle counts a smaller batch as this many bytes, because it costs the interpreter's time rather than the

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from klamm.model import TopicPartition
 from klamm_broker.log.files.checkpoints import CheckpointError, decode_checkpoint, encode_checkpoint
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 SCRUB_FILE = "scrub-checkpoint"
 RETRY_MS = 300_000

@@ -36,7 +36,6 @@ from klamm.records.header import (
     validate_batch,
 )
 from klamm_broker.log.files.cold_file import ColdFile
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.scrub.segment_check import BatchRules, DamagedRange, SegmentBounds
 from klamm_broker.log.segment.record_set import AppendedBatch
@@ -45,6 +44,7 @@ from klamm_broker.log.segment.segment_files import CLEANED_SUFFIX
 from klamm_broker.log.segment.segment_swap import make_durable
 from klamm_broker.log.segment.time_index import latest_timestamp_ms
 from klamm_broker.log.segment.transaction_index import TransactionIndex
+from klamm_server.runtime.disk import Disk
 
 _WRITE_BYTES = 1024 * 1024
 

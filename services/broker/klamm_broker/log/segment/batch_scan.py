@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from klamm.records.errors import TruncatedBatchError
 from klamm.records.header import HEADER_SIZE_BYTES, BatchHeader, read_header, validate_batch
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 HEADER_CHUNK_BYTES = 4096
 """The size of one read of headers. It is one index interval, which is enough for the usual scan from an index entry,

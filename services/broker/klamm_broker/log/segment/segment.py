@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from klamm.records.errors import CorruptBatchError
 from klamm.records.header import BatchHeader
-from klamm_broker.log.files.disk import Buffer, Disk
 from klamm_broker.log.files.storage_failure import is_disk_full
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.segment.aborted_transactions import AbortedTransactions
@@ -43,6 +42,7 @@ from klamm_broker.log.segment.segment_indexes import SegmentIndexes
 from klamm_broker.log.segment.segment_reader import SegmentReader
 from klamm_broker.log.segment.segment_state import LEGAL_TRANSITIONS, SegmentState
 from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS, latest_timestamp_ms
+from klamm_server.runtime.disk import Buffer, Disk
 
 logger = logging.getLogger(__name__)
 

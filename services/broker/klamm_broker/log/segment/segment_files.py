@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klamm.records.header import BatchHeader
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.batch_scan import scan_headers
+from klamm_server.runtime.disk import Disk
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.segment import Segment
+from klamm_server.runtime.disk import Disk
 
 
 def make_durable(disk: Disk, cleaned: Segment, *, modified_ms: int) -> None:

@@ -19,7 +19,6 @@ from klamm.records.header import COMPRESSION_MASK, HEADER_SIZE_BYTES, TIMESTAMP_
 from klamm.records.keys import parse_keys
 from klamm.records.pieces import part_header, record_pieces
 from klamm.records.record_times import first_record_from
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.batch_scan import scan_headers
 from klamm_broker.log.segment.check_budget import (
     DECOMPRESSED_BYTE_NS,
@@ -31,6 +30,7 @@ from klamm_broker.log.segment.check_budget import (
     OverBudgetError,
 )
 from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS, latest_timestamp_ms
+from klamm_server.runtime.disk import Disk
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from klamm.records.header import TIMESTAMP_TYPE_MASK, BatchHeader
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.batch_scan import scan_headers
 from klamm_broker.log.segment.check_budget import RECORD_NS, CheckBudget
 from klamm_broker.log.segment.time_index import NO_TIMESTAMP_MS
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
+from klamm_server.runtime.disk import Disk
 
 HEADERS_MAX: Final = 64
 """The most batches that are looked at. Each of them may take a read of the disk."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from klamm.errors import KlammError
+from klamm.process import PROCESS
 
 THREADS: Final = 2
 WAITING_MAX: Final = 100
@@ -28,7 +28,7 @@ class Checks:
         self._kind = kind
         self._under_way_max = threads + waiting_max
         self._under_way = 0
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"check-{kind}")
+        self._pool = PROCESS.get().make_executor(threads, f"check-{kind}")
 
     async def run(self, check: Callable[[], FoundT]) -> FoundT:
         """Runs the check on a thread and returns its result. Raises ChecksBusyError if too many checks are pending."""

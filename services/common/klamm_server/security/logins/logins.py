@@ -6,7 +6,8 @@ the first image, no user can log in. For all listeners together, at most two pas
 from __future__ import annotations
 
 import asyncio
-import secrets
+import base64
+import random
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,10 +38,12 @@ _NONCE_BYTES = 24
 class Users:
     """The users of the newest metadata, and the state of their logins. The listeners of a server share it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self.clock = clock
+        self.rng = rng
+        """The source of nonces, keys and session tokens. A server's is `random.SystemRandom`."""
         self.passwords = Checks("password")
-        self.known = KnownPasswords(secrets.token_bytes(32))
+        self.known = KnownPasswords(rng.randbytes(32))
         self.failures = FailedLogins()
         self.sessions = ProvenSessions()
         self.store = CredentialStore.of(MetadataImage.empty())
@@ -98,7 +101,8 @@ class ListenerLogins:
         return PlainServer(self.users.store, self.users.known, self.users.clock.monotonic_ms())
 
     def _scram_server(self, mechanism: ScramMechanism) -> SaslServer:
-        return ScramServer(mechanism, self.users.store, nonce=secrets.token_urlsafe(_NONCE_BYTES))
+        nonce = base64.urlsafe_b64encode(self.users.rng.randbytes(_NONCE_BYTES)).decode()
+        return ScramServer(mechanism, self.users.store, nonce=nonce)
 
 
 class Logins:
@@ -108,20 +112,29 @@ class Logins:
     Raises ConfigError if the keys of tokens should be in a file that does not exist."""
 
     def __init__(
-        self, settings: Mapping[str, ListenerSaslSettings], clock: Clock, auditor: Auditor | None = None
+        self,
+        settings: Mapping[str, ListenerSaslSettings],
+        clock: Clock,
+        rng: random.Random,
+        auditor: Auditor | None = None,
     ) -> None:
-        self._users = Users(clock)
+        self._users = Users(clock, rng)
         self._by_listener = {
             name: ListenerLogins(name, setting, self._users, auditor) for name, setting in settings.items()
         }
 
     @classmethod
     def of(
-        cls, config: ServiceConfig, protocol: SecurityProtocol, clock: Clock, auditor: Auditor | None = None
+        cls,
+        config: ServiceConfig,
+        protocol: SecurityProtocol,
+        clock: Clock,
+        rng: random.Random,
+        auditor: Auditor | None = None,
     ) -> Logins:
         """Returns the logins at the listeners of one protocol, of a server with that config. `auditor` records them."""
         listeners = (listener for listener in config.resolved_listeners().of(protocol) if listener.security.wants_sasl)
-        return cls({listener.name: config.sasl_settings(listener.name) for listener in listeners}, clock, auditor)
+        return cls({listener.name: config.sasl_settings(listener.name) for listener in listeners}, clock, rng, auditor)
 
     @property
     def are_wanted(self) -> bool:

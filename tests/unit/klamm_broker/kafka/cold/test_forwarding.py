@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ class Refusing:
 def test_a_refusal_of_the_controller_is_not_retried(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = Refusing(code)
     monkeypatch.setattr(forwarding, "ControllerChannel", lambda *_: refusing)
-    controller = ActiveController(NOTHING, NOTHING, NOTHING, SystemClock())
+    controller = ActiveController(NOTHING, NOTHING, NOTHING, SystemClock(), random.Random(1))
     with pytest.raises(BrokerError, match="refused") as raised:
         asyncio.run(controller.ask(_create_topics, NOTHING, timeout_ms=200))
     assert raised.value.code is code

@@ -24,12 +24,12 @@ from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.codec.wire import MalformedRequestError
 from klamm_broker.kafka.hot.framed_fetch import FramedFetch
 from klamm_broker.kafka.requests import Request, parse_request
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.messages.nodes import BrokerNodes
 from klamm_broker.purgatory.driver import PurgatoryDriver
 from klamm_server.net.listeners import DEFAULT_NAME
 from klamm_server.rpc.item_limits import ITEMS_MAX
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 from klamm_server.runtime.waiting import Waiting
 from tests.support.led_partition import NAME, THIS, LedPartition, led_by
 

@@ -19,10 +19,10 @@ from klamm.wire.v1.broker_pb2 import ReplicaFetchHeader, ReplicaFetchRequest, Re
 from klamm_broker.io.record_reader import RecordReader
 from klamm_broker.io.request_memory import RequestMemory
 from klamm_broker.kafka.hot.framed_replica_fetch import FramedReplicaFetch
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.partition.partition_log import ClientAppend
 from klamm_broker.replication.follower_streams import FollowerStreams
 from klamm_server.runtime.clock import SystemClock
+from klamm_server.runtime.disk import Disk
 from tests.support.kafka_listener import ServedListener
 from tests.support.led_partition import OTHER, THIS, TOPIC_ID, LedPartition, led_by
 from tests.support.waiting import patience, until

@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import DiskFull, LogDirFailure
 from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_server.runtime.disk import Disk
 from tests.support.cleaning_steps import compact
 from tests.support.compacted_log import CONFIG, NOW, append, pairs, seal
 from tests.support.mortal_disk import Killed, MortalDisk

@@ -22,12 +22,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from klamm.model import TopicPartition
 from klamm.records import CompressionType, decode_batch, encode_batch, iter_headers
 from klamm_broker.log.cleaning.offset_map import ENTRY_BYTES
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.log_loader import LoadContext, load_partition
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.segment.segment_pool import SegmentPool
+from klamm_server.runtime.disk import Disk
 from tests.support.cleaning_steps import compact
 from tests.support.in_pieces import read_in_pieces
 from tests.support.log_steps import check_sound

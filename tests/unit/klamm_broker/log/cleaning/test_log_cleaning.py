@@ -22,9 +22,9 @@ from klamm.records import (
     set_log_append_time,
 )
 from klamm_broker.log.cleaning.log_cleaning import LogCleaning
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
+from klamm_server.runtime.disk import Disk
 from tests.support.cleaning_steps import DAY_MS, compact
 from tests.support.compacted_log import CONFIG, NOW, append, batches, pairs, seal
 from tests.support.in_pieces import read_in_pieces

@@ -7,8 +7,8 @@ import pytest
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.isolation import VisibleBatches
 from klamm.records import BatchHeader, decode_batch, encode_batch, iter_headers, read_header
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.partition.partition_log import PartitionLog, TransactionEnd
+from klamm_server.runtime.disk import Disk
 from tests.support.cleaning_steps import DAY_MS, compact
 from tests.support.compacted_log import CONFIG, NOW
 from tests.support.in_pieces import read_in_pieces

@@ -16,9 +16,9 @@ from klamm.errors import BrokerError, ErrorCode
 from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.dirs.log_creation import NewLog
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import DiskFull
 from klamm_broker.log.log_config import LogConfig
+from klamm_server.runtime.disk import Disk
 from tests.support.log_steps import create_log, delete_log
 from tests.support.mortal_disk import Killed, MortalDisk
 

@@ -12,7 +12,6 @@ from klamm.model import TopicId, TopicPartition
 from klamm_broker.log.files.checkpoints import CheckpointError, read_offsets, write_offsets
 from klamm_broker.log.files.clean_shutdown import take_clean_shutdown, write_clean_shutdown
 from klamm_broker.log.files.dir_lock import DirectoryLock
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.meta_properties import (
     MetaProperties,
     missing_directory_ids,
@@ -22,6 +21,7 @@ from klamm_broker.log.files.meta_properties import (
 from klamm_broker.log.files.partition_metadata import PartitionMetadataError, read_topic_id, write_topic_id
 from klamm_broker.log.files.storage_failure import LogDirError
 from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
+from klamm_server.runtime.disk import Disk
 
 ID = uuid.UUID("9005e2fa-e853-459d-b155-770d905504f8")
 DISK = Disk()

@@ -19,11 +19,11 @@ from klamm.records.encoder import encode_batch
 from klamm.records.header import iter_headers
 from klamm_broker.log.dirs.log_manager import LogManager, LogManagerConfig
 from klamm_broker.log.dirs.log_move import REPLACES_FILE
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDirError, LogDirFailure
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.replica.future_replica import FutureReplica
+from klamm_server.runtime.disk import Disk
 from tests.support.log_steps import create_log, delete_log
 
 NOW = 1_000

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klamm_broker.log.files.checkpoints import CheckpointError
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.leader_epochs import EpochEntry, LeaderEpochCache, LeaderEpochFile
+from klamm_server.runtime.disk import Disk
 
 runs = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 6)), max_size=8)
 """Steps of epoch and number of records in each."""

@@ -20,12 +20,12 @@ from klamm.model import TopicPartition
 from klamm.records.decoder import decode_batch
 from klamm.records.encoder import encode_batch
 from klamm.records.header import iter_headers
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.log_loader import LoadContext, load_partition
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.segment.segment_pool import SegmentPool
+from klamm_server.runtime.disk import Disk
 from tests.support.log_steps import check_sound
 
 CONFIG = LogConfig(

@@ -17,13 +17,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.model import TopicPartition
 from klamm.records.encoder import encode_batch
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import DiskFull, LogDir
 from klamm_broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from klamm_broker.log.partition.log_loader import LoadContext, load_partition
 from klamm_broker.log.partition.partition_log import PartitionLog
 from klamm_broker.log.producers.producer_snapshot import decode_snapshot
 from klamm_broker.log.segment.segment_pool import SegmentPool
+from klamm_server.runtime.disk import Disk
 
 OUT_OF_ORDER = EXCEPTIONS[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 FENCED = EXCEPTIONS[ErrorCode.INVALID_PRODUCER_EPOCH]

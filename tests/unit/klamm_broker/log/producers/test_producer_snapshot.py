@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klamm.records.header import SEQUENCE_MAX
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.producers.producer_snapshot import (
     CorruptSnapshotError,
     ProducerSnapshots,
@@ -21,6 +20,7 @@ from klamm_broker.log.producers.producer_snapshot import (
     encode_snapshot,
 )
 from klamm_broker.log.producers.producer_state import ProducerRow, ProducerStates, Run
+from klamm_server.runtime.disk import Disk
 
 ROWS = [
     ProducerRow(9, 3, Run(0, 100, 5, 7_000), 7_000),

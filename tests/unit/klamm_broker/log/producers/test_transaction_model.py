@@ -23,12 +23,12 @@ from klamm.errors import EXCEPTIONS, ErrorCode
 from klamm.isolation import VisibleBatches
 from klamm.model import TopicPartition
 from klamm.records import decode_batch, encode_batch, iter_headers, read_header
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.storage_failure import LogDir
 from klamm_broker.log.log_config import LogConfig
 from klamm_broker.log.partition.log_loader import LoadContext, load_partition
 from klamm_broker.log.partition.partition_log import PartitionLog, TransactionEnd
 from klamm_broker.log.segment.segment_pool import SegmentPool
+from klamm_server.runtime.disk import Disk
 from tests.support.log_steps import check_sound
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1)

@@ -10,7 +10,6 @@ import pytest
 
 from klamm.model import TopicPartition
 from klamm_broker.log.files.checkpoints import CheckpointError
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.scrub.scrub_plan import (
     FINISHED_MAX,
     RETRY_MS,
@@ -20,6 +19,7 @@ from klamm_broker.log.scrub.scrub_plan import (
     read_states,
     write_states,
 )
+from klamm_server.runtime.disk import Disk
 
 A, B, C = (TopicPartition(topic, 0) for topic in "abc")
 WEEK_MS = 7 * 24 * 3_600_000

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from klamm.records.encoder import encode_batch
 from klamm_broker.log.files.cold_file import ColdFile
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.files.leader_epochs import EpochEntry
 from klamm_broker.log.scrub.segment_check import BatchRules, DamagedRange
 from klamm_broker.log.scrub.segment_rewrite import ReplicaRefused, Rewritten, SegmentRewrite
+from klamm_server.runtime.disk import Disk
 from tests.support.sealed_segments import BASE_OFFSET, CONFIG, SealedSegment, random_segment, write_segment
 
 SEEDS = st.integers(0, 2**32 - 1)

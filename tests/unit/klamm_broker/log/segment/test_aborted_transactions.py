@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.aborted_transactions import AbortedTransactions
 from klamm_broker.log.segment.segment_files import TRANSACTION_INDEX_SUFFIX, SegmentFiles
 from klamm_broker.log.segment.transaction_index import AbortedTransaction
+from klamm_server.runtime.disk import Disk
 
 ENTRIES = [AbortedTransaction(producer_id, 10 * producer_id, 10 * producer_id + 5, 10) for producer_id in (1, 2, 3)]
 

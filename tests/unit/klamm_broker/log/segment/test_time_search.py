@@ -10,9 +10,9 @@ import pytest
 
 from klamm.records import CompressionType, encode_batch
 from klamm.records.header import set_log_append_time
-from klamm_broker.log.files.disk import Disk
 from klamm_broker.log.segment.check_budget import TURN_NS, CheckBudget, OverBudgetError
 from klamm_broker.log.segment.time_search import LargestSearch, TimeSearch
+from klamm_server.runtime.disk import Disk
 from tests.support.in_pieces import read_in_pieces
 
 DISK = Disk()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -49,7 +50,9 @@ class World:
             "sasl.enabled.mechanisms": mechanisms,
             "connection.failed.authentication.delay.ms": str(delay_ms),
         }
-        self.logins = Logins({"OUTSIDE": ListenerSaslSettings.parse(settings)}, SystemClock(), auditor)
+        self.logins = Logins(
+            {"OUTSIDE": ListenerSaslSettings.parse(settings)}, SystemClock(), random.SystemRandom(), auditor
+        )
         self.logins.on_image(image(alice="wonderland"))
         self.ended: list[str] = []
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
@@ -20,7 +21,7 @@ def at(logins: Logins, name: str) -> ListenerLogins:
 
 
 def test_listeners_have_their_own_mechanisms_and_share_the_users() -> None:
-    logins = Logins({"INSIDE": PLAIN, "OUTSIDE": SCRAM}, SystemClock())
+    logins = Logins({"INSIDE": PLAIN, "OUTSIDE": SCRAM}, SystemClock(), random.SystemRandom())
     inside, outside = at(logins, "INSIDE"), at(logins, "OUTSIDE")
     assert logins.at("OTHER") is None
     assert inside.users is outside.users
@@ -30,7 +31,7 @@ def test_listeners_have_their_own_mechanisms_and_share_the_users() -> None:
 
 
 def test_the_store_of_users_is_rebuilt_only_if_users_change() -> None:
-    logins = Logins({"INSIDE": PLAIN}, SystemClock())
+    logins = Logins({"INSIDE": PLAIN}, SystemClock(), random.SystemRandom())
     users, image = at(logins, "INSIDE").users, MetadataImage.empty()
     logins.on_image(image)
     before = users.store
@@ -41,7 +42,7 @@ def test_the_store_of_users_is_rebuilt_only_if_users_change() -> None:
 
 def test_without_oauthbearer_there_are_no_keys_to_refresh() -> None:
     async def scenario() -> None:
-        logins = Logins({"INSIDE": PLAIN}, SystemClock())
+        logins = Logins({"INSIDE": PLAIN}, SystemClock(), random.SystemRandom())
         await logins.run()
         logins.close()
 
@@ -50,7 +51,7 @@ def test_without_oauthbearer_there_are_no_keys_to_refresh() -> None:
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_each_scram_login_has_its_own_nonce(name: str) -> None:
-    logins = Logins({"OUTSIDE": SCRAM}, SystemClock())
+    logins = Logins({"OUTSIDE": SCRAM}, SystemClock(), random.SystemRandom())
     answers = set()
     for _ in range(5):
         authenticator = at(logins, "OUTSIDE").new_authenticator()

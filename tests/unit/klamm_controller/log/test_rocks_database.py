@@ -1,4 +1,4 @@
-"""Tests operations on the store: either all of them happen or none, however often they are submitted."""
+"""Tests batches in RocksDB: either all of their writes happen or none, however often they are submitted."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from klamm_controller.log import store_batch
-from klamm_controller.log.store_batch import StoreBatch
+from klamm_controller.log import rocks_database
+from klamm_controller.log.database import WriteBatch
+from klamm_controller.log.rocks_database import write_without_waiting
 
 
 class StalledThenReady:
@@ -35,25 +36,25 @@ def db(tmp_path: Path) -> Rdict:
     return Rdict(str(tmp_path / "db"), Options(raw_mode=True))
 
 
-def batch() -> StoreBatch:
-    made = StoreBatch()
+def batch() -> WriteBatch:
+    made = WriteBatch()
     made.put(b"a", b"1")
     made.put(b"b", b"2")
     made.delete_range(b"b", b"c")
     return made
 
 
-def test_the_operations_of_a_batch_are_applied_in_order(db: Rdict) -> None:
-    batch().write(db)
+def test_the_writes_of_a_batch_are_applied_in_order(db: Rdict) -> None:
+    write_without_waiting(db, batch())
     assert dict(db.items()) == {b"a": b"1"}
 
 
 def test_a_batch_that_the_store_refuses_is_submitted_again(db: Rdict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_batch, "_RETRY_S", 0)
-    batch().write(StalledThenReady(db, refusals=3))
+    monkeypatch.setattr(rocks_database, "_RETRY_S", 0)
+    write_without_waiting(StalledThenReady(db, refusals=3), batch())
     assert dict(db.items()) == {b"a": b"1"}
 
 
 def test_a_failed_flush_is_raised_as_no_space_left(db: Rdict) -> None:
     with pytest.raises(OSError, match="No space left on device"):
-        batch().write(StalledThenReady(db, refusals=1, background_errors=1))
+        write_without_waiting(StalledThenReady(db, refusals=1, background_errors=1), batch())

@@ -1,4 +1,4 @@
-"""The interface to the disk for logs, a thin layer over `os`. Tests replace it to make calls fail.
+"""The interface to the disk for logs and data directories, a thin layer over `os`. Tests replace it to make calls fail.
 
 Every call raises OSError as the operating system does, and the caller decides about the consequences
 (`storage_failure.py`). File descriptors are plain ints. The layer does not buffer.
@@ -6,6 +6,7 @@ Every call raises OSError as the operating system does, and the caller decides a
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -42,6 +43,11 @@ class Disk:
     def open(self, path: str, flags: int) -> int:
         """Opens a file close-on-exec. A created file gets mode 0644 minus the umask."""
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def lock(self, fd: int) -> None:
+        """Locks an open file until it is closed or the process ends. Raises BlockingIOError if another process has
+        locked it."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def fsync_directory(self, path: str) -> None:
         """Makes creations, renames and removals in a directory durable."""

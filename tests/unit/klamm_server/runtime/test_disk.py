@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klamm_broker.log.files.disk import Disk
+from klamm_server.runtime.disk import Disk
 
 
 def test_more_buffers_than_one_writev_accepts_are_all_written(tmp_path) -> None:
