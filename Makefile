@@ -20,7 +20,7 @@ IN_PURE_PYTHON := tests/unit/klamm/producer tests/unit/klamm/consumer tests/unit
     tests/integration/client/test_producer_leaks.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers bench-gate sim chaos fuzz proto reference docs docs-search docs-serve lock clean
+.PHONY: help setup demo check quick-tests test tests quarantine fresh-seeds clients pipelines-test compose-test wheels lint format unit integration coverage bench bench-peers bench-gate sim world chaos fuzz proto reference docs docs-search docs-serve lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -117,6 +117,9 @@ sim: setup  ## 5,000 seeds of the simulated quorum, partition, transaction and g
 	$(BIN)/python tests/sim/run.py batch $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/run.py group $(or $(SIM),--seeds 5000)
 	$(BIN)/python tests/sim/run.py hold $(or $(SIM),--seeds 5000)
+
+world: setup  ## Seeds of a whole cluster in virtual time, for two minutes; WORLD="--start 1 --seeds 5000" for others.
+	$(BIN)/python tests/world/run.py $(or $(WORLD),--start 1 --seeds 1000 --seconds 120 --jobs $$(getconf _NPROCESSORS_ONLN))
 
 chaos: setup  ## An hour of faults against real processes; CHAOS="quorum --minutes 30 --seed 42" for others.
 ifdef CHAOS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import pathlib
 import random
@@ -81,10 +82,14 @@ def test_an_outage_is_the_longest_time_without_an_answer() -> None:
 
 def test_an_unanswered_read_is_dropped_and_an_unanswered_change_is_unknown() -> None:
     history = History()
-    history.record("t", "c", ReadTopic(), None, 0.0)
-    history.record("t", "c", Delete(), None, 0.0)
-    history.record("t", "c", Delete(), Answer(), 0.0)
-    history.record("t", "c", Delete(), Answer(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0.0)
+
+    async def record() -> None:
+        history.record("t", "c", ReadTopic(), None, 0.0)
+        history.record("t", "c", Delete(), None, 0.0)
+        history.record("t", "c", Delete(), Answer(), 0.0)
+        history.record("t", "c", Delete(), Answer(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0.0)
+
+    asyncio.run(record())
     assert history.count() == {"ok": 1, "refused": 1, "unknown": 1}
     assert len(history.answered_s) == 2
 

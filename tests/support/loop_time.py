@@ -15,6 +15,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def loop_time_s() -> float:
+    """Returns the time of the running loop in seconds. It is monotonic, and virtual in a simulation."""
+    return asyncio.get_running_loop().time()
+
+
 class _JumpingSelector(selectors.BaseSelector):
     """A selector that passes over the time for which it would have to wait."""
 

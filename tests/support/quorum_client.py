@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-import grpc
-from grpc import aio
-
 from klamm.errors import ErrorCode
+from klamm.rpc.grpc_transport import GrpcTransport
+from klamm.rpc.options import QUORUM
+from klamm.rpc.status import CallFailed, Status
+from klamm.rpc.transport import TRANSPORT, Channel
 from klamm.wire.v1.controller_rpc import ADMIN
-from tests.support.raw_stub import RawStub
 
 
 class Fate(enum.Enum):
@@ -27,13 +28,8 @@ class Fate(enum.Enum):
 UNKNOWN: Final = Fate.UNKNOWN
 NOT_DONE: Final = Fate.NOT_DONE
 
-_CHANNEL_OPTIONS = [
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 20),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 50),
-    ("grpc.enable_http_proxy", 0),
-]
+_OPTIONS = replace(QUORUM, reconnect_backoff_ms=20, reconnect_backoff_max_ms=50, connection_setup_timeout_ms=100)
+_METHODS = {method.name: method for method in ADMIN.methods}
 _PAUSE_S = 0.01
 
 
@@ -43,7 +39,7 @@ class QuorumClient:
     def __init__(self, addresses: Callable[[], Sequence[str]], *, call_timeout_s: float = 1.0) -> None:
         self._addresses = addresses
         self._call_timeout_s = call_timeout_s
-        self._channels: dict[str, aio.Channel] = {}
+        self._channels: dict[str, Channel] = {}
         self._asked = addresses()[0]
 
     async def call(self, method: str, request: Any) -> Any:
@@ -58,10 +54,10 @@ class QuorumClient:
     async def attempt(self, method: str, request: Any) -> Any:
         """Tries the call once. Returns the answer of an active controller, or a Fate."""
         try:
-            response = await getattr(self._stub(), method)(request, timeout=self._call_timeout_s)
-        except grpc.RpcError as error:
+            response = await self._channel().unary(_METHODS[method])(request, round(self._call_timeout_s * 1000))
+        except CallFailed as failure:
             self._turn()
-            return NOT_DONE if _was_not_sent(error) else UNKNOWN
+            return NOT_DONE if _was_not_sent(failure) else UNKNOWN
         if response.error_code == ErrorCode.NOT_CONTROLLER:
             self._follow(response.controller)
             return NOT_DONE
@@ -83,17 +79,18 @@ class QuorumClient:
         following = addresses.index(self._asked) + 1 if self._asked in addresses else 0
         self._asked = addresses[following % len(addresses)]
 
-    def _stub(self) -> RawStub:
-        if self._asked not in self._channels:
-            self._channels[self._asked] = aio.insecure_channel(self._asked, options=_CHANNEL_OPTIONS)
-        return RawStub(self._channels[self._asked], ADMIN)
+    def _channel(self) -> Channel:
+        channel = self._channels.get(self._asked)
+        if channel is None:
+            transport = TRANSPORT.get() or GrpcTransport()
+            channel = self._channels[self._asked] = transport.channel(self._asked, _OPTIONS)
+        return channel
 
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
 
 
-def _was_not_sent(error: grpc.RpcError) -> bool:
+def _was_not_sent(failure: CallFailed) -> bool:
     """Returns True if no controller received the call, or if a controller refused it."""
-    refused = "refused" in (error.details() or "")
-    return refused or error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return "refused" in failure.details or failure.status is Status.RESOURCE_EXHAUSTED

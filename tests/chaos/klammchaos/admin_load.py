@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from klamm.errors import ErrorCode
@@ -19,6 +18,7 @@ from klamm.wire.v1 import controller_pb2 as pb
 from tests.chaos.klammchaos.history import History
 from tests.chaos.klammchaos.topic_calls import answer_of, request_of, topic_resource
 from tests.chaos.klammchaos.topic_model import CONFIG, Call, Create, Delete, Grow, ReadConfig, ReadTopic, SetConfig
+from tests.support.loop_time import loop_time_s
 from tests.support.quorum_client import NOT_DONE, UNKNOWN, QuorumClient
 
 CALL_TIMEOUT_S: Final = 0.5
@@ -38,19 +38,28 @@ class AdminClient:
     """One client of the load. `run` continues until it is cancelled, or until it receives an answer that makes no
     sense."""
 
-    def __init__(self, name: str, addresses: Callable[[], Sequence[str]], history: History, rng: random.Random) -> None:
+    def __init__(
+        self,
+        name: str,
+        addresses: Callable[[], Sequence[str]],
+        history: History,
+        rng: random.Random,
+        *,
+        pause_s: float = PAUSE_S,
+    ) -> None:
         self._name = name
         self._addresses = addresses
         self._client = QuorumClient(addresses, call_timeout_s=CALL_TIMEOUT_S)
         self._history = history
         self._rng = rng
+        self._pause_s = pause_s
         self._numbers = itertools.count()
         self._values = itertools.count(rng.randrange(1_000_000) * 1_000 + 1)
         self._own: list[str] = []
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(self._rng.uniform(0, 2 * PAUSE_S))
+            await asyncio.sleep(self._rng.uniform(0, 2 * self._pause_s))
             if self._rng.random() < STRAY_PROBABILITY:
                 self._client.turn_to(self._rng.choice(self._addresses()))
             await self._act()
@@ -62,7 +71,7 @@ class AdminClient:
         """Carries out one operation and records it. Retries only as long as the operation certainly had no effect."""
         request = request_of(name, call, round(CALL_TIMEOUT_S * 1000))
         while True:
-            invoked_s = time.monotonic()
+            invoked_s = loop_time_s()
             try:
                 response = await self._client.attempt(*request)
             except asyncio.CancelledError:
@@ -74,11 +83,12 @@ class AdminClient:
         answer = None if response is UNKNOWN else answer_of(call, response)
         self._history.record(name, self._name, call, answer, invoked_s)
 
-    async def read_everything(self) -> None:
-        """Reads the state of every name that any client ever used, as operations of their histories."""
-        begin_s = time.monotonic()
+    async def read_everything(self, others: Collection[str] = ()) -> None:
+        """Reads the state of every name that any client ever used, as operations of their histories. `others` are the
+        topics of other loads."""
+        begin_s = loop_time_s()
         listed = await self._read("describe_topics", pb.DescribeTopicsRequest())
-        topics = {topic.name: topic for topic in listed.topics}
+        topics = {topic.name: topic for topic in listed.topics if topic.name not in others}
         unasked = topics.keys() - self._history.operations.keys()
         assert not unasked, f"topics that nobody asked for: {sorted(unasked)}"
         request = pb.DescribeConfigsRequest(
@@ -114,7 +124,7 @@ class AdminClient:
             await self._change_own()
 
     def _contended_name(self) -> str:
-        return f"contended-{int(time.monotonic() / CONTENDED_FOR_S)}-{self._rng.randrange(CONTENDED_NAMES)}"
+        return f"contended-{int(loop_time_s() / CONTENDED_FOR_S)}-{self._rng.randrange(CONTENDED_NAMES)}"
 
     async def _create_own(self) -> None:
         name = f"{self._name}-{next(self._numbers)}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import defaultdict
 
 from klamm.errors import ErrorCode
 from tests.chaos.klammchaos.topic_model import Answer, Call, ReadConfig, ReadTopic
 from tests.support.linearizability import NEVER, Operation
+from tests.support.loop_time import loop_time_s
 
 
 class History:
@@ -24,7 +24,7 @@ class History:
     def record(self, name: str, client: str, call: Call, answer: Answer | None, invoked_s: float) -> None:
         """Records an operation that ends now. Without an answer its outcome is unknown. A read without an answer is
         left out."""
-        returned_s = NEVER if answer is None else time.monotonic()
+        returned_s = NEVER if answer is None else loop_time_s()
         if answer is not None or not isinstance(call, ReadTopic | ReadConfig):
             self.operations[name].append(
                 Operation(client=client, call=call, result=answer, invoked_s=invoked_s, returned_s=returned_s)

@@ -12,17 +12,18 @@ import contextlib
 import enum
 import itertools
 import random
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from klamm import AsyncConsumer, AsyncProducer, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from klamm.consumer import ConsumerRecord
 from klamm.errors import AbortableTransactionError, FatalProducerError, KlammError, RequestTimedOutError
 from tests.chaos.klammchaos.partition_cluster import DEADLINE_S, PARTITIONS, TOPIC
+from tests.support.loop_time import loop_time_s
 
 INPUT: Final = "in"
 GROUP: Final = "workers"
+GroupProtocol = Literal["classic", "consumer"]
 FEED_PAUSE_S: Final = 0.02
 POLL_MS: Final = 200
 RECORDS_MAX: Final = 40
@@ -63,9 +64,10 @@ def decode(value: bytes | None) -> Output:
 class Feeder:
     """Writes 0, 1, 2 ... to the input until it is stopped."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, pause_s: float = FEED_PAUSE_S) -> None:
         self.count = 0
         self._bootstrap = bootstrap
+        self._pause_s = pause_s
 
     async def run(self, stop: asyncio.Event) -> None:
         """Writes until `stop` is set and everything is acknowledged. Raises KlammError."""
@@ -77,7 +79,7 @@ class Feeder:
                 number = self.count
                 sent.append(await producer.send(INPUT, b"%d" % number, partition=number % PARTITIONS))
                 self.count += 1
-                await asyncio.sleep(FEED_PAUSE_S)
+                await asyncio.sleep(self._pause_s)
             for future in sent:
                 await future
 
@@ -85,7 +87,9 @@ class Feeder:
 class Worker:
     """One member of the group with one transactional.id."""
 
-    def __init__(self, number: int, bootstrap: str, rng: random.Random) -> None:
+    def __init__(
+        self, number: int, bootstrap: str, rng: random.Random, *, group_protocol: GroupProtocol = "classic"
+    ) -> None:
         self.fates: dict[str, Fate] = {}
         """The outcome of each transaction."""
         self.zombies = 0
@@ -95,6 +99,7 @@ class Worker:
         self._name = f"worker-{number}"
         self._bootstrap = bootstrap
         self._rng = rng
+        self._group_protocol = group_protocol
         self._numbers = itertools.count()
         self._producer: AsyncProducer | None = None
 
@@ -103,6 +108,7 @@ class Worker:
         async with AsyncConsumer(
             bootstrap_servers=self._bootstrap,
             group_id=GROUP,
+            group_protocol=self._group_protocol,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             enable_auto_commit=False,
@@ -168,7 +174,7 @@ class Worker:
             await self._drop_producer()
         else:
             self.fates[transaction] = Fate.COMMITTED
-            self.committed_s.update(dict.fromkeys(inputs, time.monotonic()))
+            self.committed_s.update(dict.fromkeys(inputs, loop_time_s()))
         return self.fates[transaction] is Fate.COMMITTED
 
     async def _abort(self, producer: AsyncProducer) -> None:
@@ -249,7 +255,7 @@ class Observer:
 
 async def wait_until_processed(bootstrap: str) -> None:
     """Waits until the group has committed all of the input. Raises AssertionError after DEADLINE_S."""
-    until_s = time.monotonic() + DEADLINE_S
+    until_s = loop_time_s() + DEADLINE_S
     async with AsyncConsumer(bootstrap_servers=bootstrap, group_id=GROUP) as consumer:
         while True:
             with contextlib.suppress(KlammError):
@@ -258,18 +264,18 @@ async def wait_until_processed(bootstrap: str) -> None:
                 done = {tp: 0 if each is None else each.offset for tp, each in committed.items()}
                 if done == ends:
                     return
-                assert time.monotonic() < until_s, f"not processed after {DEADLINE_S} s: {done} of {ends}"
+                assert loop_time_s() < until_s, f"not processed after {DEADLINE_S} s: {done} of {ends}"
             await asyncio.sleep(0.2)
 
 
 async def _insist_on_commit(producer: AsyncProducer) -> None:
     """Commits, and repeats the call after a time-out, because the coordinator continues with the commit."""
-    until_s = time.monotonic() + DEADLINE_S
+    until_s = loop_time_s() + DEADLINE_S
     while True:
         try:
             return await producer.commit_transaction()
         except RequestTimedOutError:
-            if time.monotonic() > until_s:
+            if loop_time_s() > until_s:
                 raise
 
 
