@@ -1,6 +1,7 @@
 """What a program takes from its process and its machine: clocks, threads, random numbers, and its end.
 
-An object takes them from `PROCESS` when it is made, and keeps them. The default is the process of the operating system.
+Code takes them from `PROCESS`. An object that uses them often takes them when it is made, and keeps them. The default
+is the process of the operating system.
 A simulation runs many processes in one interpreter, and sets the variable in the context of each.
 """
 

@@ -40,7 +40,7 @@ PATIENCE_S = 300
 
 @dataclass
 class Machine:
-    """A server's machine: its configuration, and what is on its disks."""
+    """The machine of one server, with the server's configuration and the content of its disks."""
 
     host: Host
     files: FileSystem

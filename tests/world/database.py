@@ -17,7 +17,7 @@ from tests.world.file_system import FileSystem
 
 
 class StoredKeys:
-    """What is stored in a directory, whether a process has it open or not."""
+    """The keys and values in a directory. They stay there when no process has the database open."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}

@@ -160,7 +160,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self, name=name, context=context, **options)
 
     def on_generator_left(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Closes an asynchronous generator that nobody iterates any more."""
+        """Closes an asynchronous generator that was left before its end."""
         if not self._process.is_dead:
             closing: Coroutine[Any, Any, Any] = generator.aclose()
             self.call_soon(self.create_task, closing)

@@ -1,4 +1,5 @@
-"""A file system of a simulated machine: what its processes see, and what survives a loss of power.
+"""A file system of a simulated machine. It has the files as processes see them, and the part that survives a loss of
+power.
 
 Writes go to the page cache, which survives the death of a process. A loss of power keeps a prefix of the writes to each
 file since its last sync. The next write may be there in part, in whole sectors. Of the creations, renames and removals
@@ -234,7 +235,7 @@ class FileSystem:
         change.apply(self.names)
         self._unsynced.append(change)
 
-    # What happens to it
+    # Deaths, losses of power and damage
 
     def on_process_died(self) -> None:
         """Closes the descriptors of the process, and so releases its locks."""

@@ -257,7 +257,7 @@ class Connection:
             for message in held_back:
                 self._launch(side, message)
             if self._is_open[side] and not self._is_open[1 - side] and not self._is_cut(1 - side):
-                # An end that has given up answers with a reset.
+                # The other side has closed its end, so its kernel answers with a reset.
                 self._world.after(self._network.delay_us(CONTROL_BYTES), self._on_broken, side, RESET)
 
     # The end
@@ -271,12 +271,12 @@ class Connection:
         self._forget()
 
     def reset(self) -> None:
-        """Breaks the connection, as a router does that drops it. Both ends hear of it, each in its time."""
+        """Breaks the connection at both ends, as a router does that drops it. Each end gets a reset after a delay."""
         for side in (0, 1):
             self._world.after(self._network.delay_us(CONTROL_BYTES), self._on_broken, side, RESET)
 
     def on_process_died(self, process: SimProcess) -> None:
-        """Its kernel closes the connection. The other end hears of it, unless the link is cut."""
+        """Closes the end of a process that died. The other end gets a reset, unless the link is cut."""
         side = 0 if self._ends[0] is process else 1
         self._is_open[side] = False
         if not self._is_cut(side):

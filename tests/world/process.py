@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """A machine. What is on its disks survives its processes."""
+    """A machine. Its disks keep their content when its processes die."""
 
     def __init__(self, world: World, name: str, address: str) -> None:
         self.world = world
@@ -102,7 +102,7 @@ class SimProcess:
         cost_us, self._cost_us = self._cost_us, 0
         return cost_us
 
-    # What runs in it
+    # Running code
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         with self.running(self.loop):
@@ -126,7 +126,7 @@ class SimProcess:
                 self._cost_us += cost_before_us
 
     def when_running(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Calls `do` now, or when the process goes on after a pause, or never if it is dead."""
+        """Calls `do` now. If the process is paused, calls it when the pause ends. If it is dead, does nothing."""
         if self.is_paused:
             self._held_back.append((do, arguments))
         elif not self.is_dead:
@@ -135,7 +135,7 @@ class SimProcess:
     # Its end
 
     def pause(self) -> None:
-        """Stops it, as SIGSTOP does. The network goes on."""
+        """Pauses the process, as SIGSTOP does. The network still accepts messages for it."""
         self.is_paused = True
         self.world.note("pause", self.name)
 

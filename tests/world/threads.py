@@ -121,7 +121,7 @@ class SimExecutor(Executor):
             for job in pending:
                 self._waiting = deque(other for other in self._waiting if other is not job)
                 self._running.pop(job, None)
-                if not job.future.cancelled() or job.has_run:
+                if not job.future.cancelled():
                     self._run(job)
                 self._running.pop(job, None)
 

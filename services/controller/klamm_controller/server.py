@@ -288,7 +288,9 @@ class _Node:
     def register(self, rpc: RpcServer) -> None:
         gateway = self._gateway
         policy = self._config.topic_policy()
-        topics = TopicsRpcs(gateway, policy, self._rng, self._make_mutations(policy))
+        # Replicas are placed by many random numbers. Those of the system take seven times as long.
+        placement = random.Random(self._rng.getrandbits(64))
+        topics = TopicsRpcs(gateway, policy, placement, self._make_mutations(policy))
         quorum = QuorumRpcs(gateway, self._brokers, self._coordinators)
         logs = ReplicaLogs()
         rpc.add_role(Role.CONTROLLER, KnownServers(lambda: self._controller.committed))

@@ -10,11 +10,11 @@ import pytest
 
 from klamm.rpc.call_metadata import CALL_METADATA
 from klamm.rpc.status import CallFailed, Status
-from klamm.wire.service import Method
 from klamm.wire.v1 import coordinator_pb2 as pb
 from klamm.wire.v1.coordinator_rpc import COORDINATOR
 from klamm_server.net.listeners import CAME_BY
 from klamm_server.rpc.transport import Handler
+from tests.support.byte_streams import a_stream
 from tests.support.waiting import until
 from tests.world.conformance.wires import LISTENER, Client, run_in_a_world, run_over_grpc
 
@@ -25,20 +25,6 @@ ANSWER = pb.MemberResponse(error_message="seen")
 LONG_MS = 60_000
 
 both = pytest.mark.parametrize("run", [run_over_grpc, run_in_a_world])
-
-
-def a_stream(*, client: bool, server: bool) -> Method:
-    """Returns a method whose messages are bytes."""
-    return Method(
-        name="stream",
-        path="/klamm.v1.Test/Stream",
-        client_streaming=client,
-        server_streaming=server,
-        request_serializer=None,
-        request_deserializer=None,
-        response_serializer=None,
-        response_deserializer=None,
-    )
 
 
 async def hangs(_request: Any, _context: Any) -> Any:

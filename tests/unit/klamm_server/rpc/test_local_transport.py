@@ -19,6 +19,7 @@ from klamm_server.rpc.local_transport import LocalTransport
 from klamm_server.rpc.transport import Handler, ServerLimits
 from klamm_server.security.peer_principals import LOGGED_IN
 from klamm_server.security.session import CALLER
+from tests.support.byte_streams import a_stream
 from tests.support.callers import session_of
 from tests.support.waiting import patience
 
@@ -228,19 +229,6 @@ def test_a_server_that_stops_waits_for_its_calls_and_then_ends_them() -> None:
             await call
 
     run(scenario)
-
-
-def a_stream(*, client: bool, server: bool) -> Method:
-    return Method(
-        name="stream",
-        path="/klamm.v1.Test/Stream",
-        client_streaming=client,
-        server_streaming=server,
-        request_serializer=None,
-        request_deserializer=None,
-        response_serializer=None,
-        response_deserializer=None,
-    )
 
 
 def test_a_stream_passes_messages_both_ways_until_the_handler_ends() -> None:
